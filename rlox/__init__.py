@@ -69,7 +69,7 @@ def _require_own_folder(site: Path) -> None:
 
 _require_own_folder(Path(__file__).resolve().parents[1])
 
-_HOMES = {
+_MODULE_BY_NAME = {
     "Acrobot": "rlox._core",
     "CandleCollector": "rlox.collectors.candle",
     "CartPole": "rlox._core",
@@ -158,9 +158,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'rlox' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)
     globals()[name] = value
     return value
 

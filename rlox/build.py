@@ -32,14 +32,16 @@ def build(config: RunConfig, backend: str | None = None, checkpoint: Checkpoint 
     callbacks = [
         make_callbacks(build_object(spec, f"callbacks[{i}]"))[0] for i, spec in enumerate(config.callbacks)
     ]
-    objects = None
+    runtime_objects = None
     if checkpoint is not None and isinstance(config.algo, TextAlgorithmConfig):
         from rlox.algorithms.text import TextRuntimeObjects  # imported here because it imports torch
 
-        objects = TextRuntimeObjects().restored_from(checkpoint)
-    kind = ALGORITHMS[config.algo.name]
+        runtime_objects = TextRuntimeObjects().restored_from(checkpoint)
+    algorithm_class = ALGORITHMS[config.algo.name]
     device = None if checkpoint is None else saved_device(checkpoint.state)
-    return kind.from_config(config, None, objects, callbacks=callbacks, backend=backend, device=device)
+    return algorithm_class.from_config(
+        config, None, runtime_objects, callbacks=callbacks, backend=backend, device=device
+    )
 
 
 def resume(

@@ -16,7 +16,7 @@ from rlox.errors import UnknownNameError
 __all__ = ["preset_algorithms", "preset_candidates", "preset_names", "preset_options"]
 
 # Façade arguments for configuration keys outside of `algo`.
-_ARGUMENTS = {
+_ARGUMENT_BY_KEY = {
     "env.backend": "env_backend",
     "buffer.capacity": "buffer_size",
     "buffer.name": "buffer",
@@ -49,7 +49,7 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
         raise UnknownNameError(f"no tuned preset {full_name}{nearest(full_name, available) or hint}")
     data: Any = OmegaConf.to_container(OmegaConf.load(_presets_folder() / f"{full_name}.yaml"))
     preset_arguments = {
-        _ARGUMENTS.get(f"{group}.{key}", key): value
+        _ARGUMENT_BY_KEY.get(f"{group}.{key}", key): value
         for group in ("algo", "env", "buffer")
         for key, value in data.get(group, {}).items()
         if group != "algo" or key not in ALGO_CONFIGS[algo].drops
@@ -82,11 +82,13 @@ def preset_candidates(env_id: str) -> list[str]:
 
 def _conflicting_arguments(algo: str, options: dict[str, Any]) -> set[str]:
     """Return the arguments that set the same things as `options` in another way."""
-    field_of_argument = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENTS.items()}
+    field_of_argument = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENT_BY_KEY.items()}
     by_field = {field_of_argument.get(name, name): value for name, value in options.items()}
-    kinds = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
-    conflicting = {name for kind in kinds for name in conflicting_fields(kind, by_field)}
-    return conflicting | {_ARGUMENTS[key] for key in _ARGUMENTS if key.rpartition(".")[2] in conflicting}
+    config_classes = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
+    conflicting = {name for kind in config_classes for name in conflicting_fields(kind, by_field)}
+    return conflicting | {
+        _ARGUMENT_BY_KEY[key] for key in _ARGUMENT_BY_KEY if key.rpartition(".")[2] in conflicting
+    }
 
 
 def _presets_folder() -> Path:

@@ -34,7 +34,7 @@ class Trainer(SB3Aliases):
 
     facade: ClassVar[Any]
     example: ClassVar[str] = "CartPole-v1"
-    _owner_hint: ClassVar[str] = " (of .algo)"
+    _hint_suffix: ClassVar[str] = " (of .algo)"
 
     def __init__(
         self,

@@ -80,9 +80,9 @@ def apply_overrides(saved_config: RunConfig, overrides: Sequence[str]) -> RunCon
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Change]:
     """Return every leaf in which two plain configurations differ."""
-    before, after = dict(dotted_items(old)), dict(dotted_items(new))
-    keys = dict.fromkeys([*before, *after])
-    pairs = [(key, before.get(key, UNSET), after.get(key, UNSET)) for key in keys]
+    old_values, new_values = dict(dotted_items(old)), dict(dotted_items(new))
+    keys = dict.fromkeys([*old_values, *new_values])
+    pairs = [(key, old_values.get(key, UNSET), new_values.get(key, UNSET)) for key in keys]
     return [Change(*pair) for pair in pairs if pair[1] != pair[2]]
 
 
@@ -97,8 +97,8 @@ def describe(change: Change, config: RunConfig) -> str:
 
 
 def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
-    parts = RUN.options_of(data)
-    names = RUN.names(parts)
+    chosen_options = RUN.options_of(data)
+    names = RUN.names(chosen_options)
     stripped_key = key.lstrip("+~")
     if stripped_key != key:
         raise ConfigError(f"{override}: a resumed run takes plain key=value, no {key[0]}")
@@ -111,7 +111,7 @@ def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
         raise ConfigError(f"{override}: a resumed run stays in its folder and takes no hydra.*")
     if any(name.startswith(f"{key}.") for name in names):
         raise ConfigError(f"{override}: expected a group of keys, e.g. {key}.<key>=<value>")
-    if "=" in override and key not in names and not is_below_open_key(key, RUN.keys(parts)):
+    if "=" in override and key not in names and not is_below_open_key(key, RUN.keys(chosen_options)):
         raise messages.unknown_key(key, names, RUN.owners(key))
 
 
@@ -153,5 +153,5 @@ def _frozen_error(refused_changes: Sequence[Change]) -> ConfigError:
 
 
 def _format_value(value: Any) -> str:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    return f"{value:,}" if number else value_text(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if is_number else value_text(value)

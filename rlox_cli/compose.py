@@ -117,8 +117,8 @@ def sweep_job(call: Call, args: list[str], task: TaskFunction) -> Iterator[Calla
         launcher = BasicLauncher()
         launcher.setup(hydra_context=context, task_function=task, config=master)
 
-        def launch(number: int, job: list[str]) -> None:
-            _ = launcher.launch([job], number)[0].return_value  # raises the error of the task
+        def launch(number: int, job_overrides: list[str]) -> None:
+            _ = launcher.launch([job_overrides], number)[0].return_value  # raises the error of the task
 
         yield launch
 
@@ -248,11 +248,13 @@ def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
         if flags == message.split():
             raise ConfigError(f"{message}; Hydra's flags: rlox train --hydra-help")
         flag, _, value = flags[0].partition("=")
-        after = args[args.index(flags[0]) + 1 :]
+        following_args = args[args.index(flags[0]) + 1 :]
         schema = command.schema
         names = schema.names(schema.chosen_options(args))
-        typed = next((a for a in after[:1] if "=" not in a and not a.startswith("-")), None)
-        raise messages.unknown_flag(flag, value or typed, names)
+        following_value = next(
+            (a for a in following_args[:1] if "=" not in a and not a.startswith("-")), None
+        )
+        raise messages.unknown_flag(flag, value or following_value, names)
 
     parser = get_args_parser()
     parser.error = on_parser_error  # type: ignore[method-assign]

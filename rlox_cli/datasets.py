@@ -30,7 +30,7 @@ from rlox_cli.commands.dataset import DatasetConfig
 
 BINS, WIDTH = 10, 40  # of the histogram
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".hdf5": "d4rl", ".h5": "d4rl"}
-COLUMNS = 16  # most components of an observation or action that are shown
+MAX_COMPONENTS = 16  # most components of an observation or action that are shown
 
 
 def run_dataset_command(config: DatasetConfig, env: str | None) -> int:
@@ -113,12 +113,12 @@ def _open_dataset(
 def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
     """Read one format, write another and print the description."""
     target = Path(config.to or "")
-    kind = _format_of(target, config.format)
+    target_format = _format_of(target, config.format)
     if target.exists() and target.resolve() == path.resolve():
         raise ConfigError(f"to={target} is the dataset that is read; choose another name")
     conversion = ConversionOptions(env, config.time_limit)
     detect_format(path)  # raises before anything is written
-    if kind == "rlox":
+    if target_format == "rlox":
         _require_writable_target(target, config.overwrite, "to")
         with _translate_write_errors(target):
             dataset = convert_dataset(path, target, conversion)
@@ -129,7 +129,7 @@ def _convert(config: DatasetConfig, path: Path, env: str | None) -> None:
     with _translate_write_errors(target):
         scratch_parent = next(folder for folder in target.absolute().parents if folder.exists())
         with _open_dataset(path, conversion, scratch_parent) as dataset:
-            export_dataset(dataset, target, kind)
+            export_dataset(dataset, target, target_format)
             print(_describe(target, dataset))
 
 
@@ -184,7 +184,7 @@ def _dataset_document(dataset: Dataset) -> dict[str, Any]:
 
 def _column_statistics(column: Column) -> list[dict[str, float]]:
     """Return minimum, mean, maximum and standard deviation of each component."""
-    parts = [_moments(rows.reshape(len(rows), -1)[:, :COLUMNS]) for _, (rows,) in iter_blocks(column)]
+    parts = [_moments(rows.reshape(len(rows), -1)[:, :MAX_COMPONENTS]) for _, (rows,) in iter_blocks(column)]
     counts, low, means, high, squares = (np.stack(each) for each in zip(*parts, strict=True))
     weights = counts / counts.sum(0)
     mean = (weights * means).sum(0)

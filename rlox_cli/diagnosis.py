@@ -27,7 +27,7 @@ N_ENVS = 20_000  # enough to split the step among several threads
 
 
 @dataclass(frozen=True)
-class Diagnostic:
+class Finding:
     """One line of output; `is_broken`: rlox cannot work until this is repaired."""
 
     subject: str
@@ -37,7 +37,7 @@ class Diagnostic:
 
 def examine(run_root: str) -> int:
     """Print the diagnostics and return the number of broken items."""
-    parts: dict[str, Callable[[], Iterator[Diagnostic]]] = {
+    sections: dict[str, Callable[[], Iterator[Finding]]] = {
         "machine": lambda: _machine(run_root),
         "packages": _packages,
         "native code": _native,
@@ -46,21 +46,21 @@ def examine(run_root: str) -> int:
         "plugins": _plugins,
         "conf folders": _conf_folders,
     }
-    broken_parts: list[Diagnostic] = []
+    broken_findings: list[Finding] = []
     print(f"rlox {requirements.own_version()}")
-    for title, collect in parts.items():
-        diagnostics = list(collect())
-        if diagnostics:
-            print(f"\n{title}", *map(_line, diagnostics), sep="\n", flush=True)
-        broken_parts += [diagnostic for diagnostic in diagnostics if diagnostic.is_broken]
-    names = ", ".join(diagnostic.subject for diagnostic in broken_parts)
-    print(f"\nbroken: {names}" if broken_parts else "\nall that rlox needs is here and works")
-    return len(broken_parts)
+    for title, collect in sections.items():
+        findings = list(collect())
+        if findings:
+            print(f"\n{title}", *map(_line, findings), sep="\n", flush=True)
+        broken_findings += [diagnostic for diagnostic in findings if diagnostic.is_broken]
+    names = ", ".join(diagnostic.subject for diagnostic in broken_findings)
+    print(f"\nbroken: {names}" if broken_findings else "\nall that rlox needs is here and works")
+    return len(broken_findings)
 
 
-def _line(diagnostic: Diagnostic) -> str:
-    head = f"  {diagnostic.subject:<{INDENT - 4}}  "
-    message = f"BROKEN: {diagnostic.message}" if diagnostic.is_broken else diagnostic.message
+def _line(finding: Finding) -> str:
+    head = f"  {finding.subject:<{INDENT - 4}}  "
+    message = f"BROKEN: {finding.message}" if finding.is_broken else finding.message
     return textwrap.fill(
         message,
         max(40, min(80, shutil.get_terminal_size().columns)),
@@ -71,13 +71,13 @@ def _line(diagnostic: Diagnostic) -> str:
     )
 
 
-def _machine(run_root: str) -> Iterator[Diagnostic]:
-    yield Diagnostic("system", f"{platform.platform()}, Python {platform.python_version()}")
-    yield Diagnostic("CPU", cpu_model())
-    yield Diagnostic("cores", f"{cores()} for this process, of {os.cpu_count()}{_quota()}")
+def _machine(run_root: str) -> Iterator[Finding]:
+    yield Finding("system", f"{platform.platform()}, Python {platform.python_version()}")
+    yield Finding("CPU", cpu_model())
+    yield Finding("cores", f"{cores()} for this process, of {os.cpu_count()}{_quota()}")
     available, limit = available_memory(), memory_limit()
     if available is not None and limit is not None:
-        yield Diagnostic("memory", f"{_size(available)} free of the {_size(limit)} that this process may use")
+        yield Finding("memory", f"{_size(available)} free of the {_size(limit)} that this process may use")
     yield _disk(Path(run_root).expanduser())
 
 
@@ -91,38 +91,38 @@ def _quota(root: Path = Path("/")) -> str:
         return ""
 
 
-def _disk(run_root: Path) -> Diagnostic:
-    existing_parent = next(p for p in (run_root.absolute(), *run_root.absolute().parents) if p.exists())
-    if not existing_parent.is_dir():
-        return Diagnostic("disk", f"{existing_parent} is a file; choose a folder with run_root=FOLDER", True)
-    free_text = _size(shutil.disk_usage(existing_parent).free)
-    if not os.access(existing_parent, os.W_OK | os.X_OK):
-        return Diagnostic(
-            "disk", f"{existing_parent} cannot be written; choose another folder: run_root=FOLDER", True
+def _disk(run_root: Path) -> Finding:
+    existing_path = next(p for p in (run_root.absolute(), *run_root.absolute().parents) if p.exists())
+    if not existing_path.is_dir():
+        return Finding("disk", f"{existing_path} is a file; choose a folder with run_root=FOLDER", True)
+    free_text = _size(shutil.disk_usage(existing_path).free)
+    if not os.access(existing_path, os.W_OK | os.X_OK):
+        return Finding(
+            "disk", f"{existing_path} cannot be written; choose another folder: run_root=FOLDER", True
         )
-    return Diagnostic("disk", f"{free_text} free for {run_root}")
+    return Finding("disk", f"{free_text} free for {run_root}")
 
 
-def _packages() -> Iterator[Diagnostic]:
+def _packages() -> Iterator[Finding]:
     """Check that each required package is installed, in a version that fits, and can be imported."""
     if (other := requirements.version("rlox")) is not None:
         message = (
             f"the installed package rlox {other} is another project, not {DISTRIBUTION}: pip uninstall rlox"
         )
-        yield Diagnostic("rlox", message, True)
+        yield Finding("rlox", message, True)
     required = requirements.required_packages()
     if required is None:
-        yield Diagnostic("rlox", "is not installed, so its requirements are unknown: pip install .")
+        yield Finding("rlox", "is not installed, so its requirements are unknown: pip install .")
         return
     for need in required:
         module = requirements.MODULES.get(need.name)
         if need.problem:
-            yield Diagnostic(need.name, f"{need.problem}; pip install '{need.specification}'", True)
+            yield Finding(need.name, f"{need.problem}; pip install '{need.specification}'", True)
         elif module and (error := _import_error(module)):
             command = f"pip install --force-reinstall '{need.specification}'"
-            yield Diagnostic(need.name, f"{need.version} cannot be imported: {error}; {command}", True)
+            yield Finding(need.name, f"{need.version} cannot be imported: {error}; {command}", True)
         else:
-            yield Diagnostic(need.name, str(need.version))
+            yield Finding(need.name, str(need.version))
 
 
 def _import_error(module: str) -> str | None:
@@ -133,32 +133,32 @@ def _import_error(module: str) -> str | None:
     return None
 
 
-def _native() -> Iterator[Diagnostic]:
+def _native() -> Iterator[Finding]:
     if error := _import_error("rlox._core"):
         command = f"pip install --force-reinstall {DISTRIBUTION}"
         message = f"cannot be imported: {error}; install rlox again: {command}"
-        yield Diagnostic("rlox._core", message, True)
+        yield Finding("rlox._core", message, True)
         return
     import rlox
 
     if (unexpected := _wrong_step()) is not None:
         message = f"a step of CartPole gives {unexpected}, expected {EXPECTED_STATE}; please report it"
-        yield Diagnostic("rlox._core", message, True)
+        yield Finding("rlox._core", message, True)
         return
     threads = rlox.num_threads()
-    yield Diagnostic("rlox._core", f"{N_ENVS:,} CartPoles step as they should, on {threads} threads")
+    yield Finding("rlox._core", f"{N_ENVS:,} CartPoles step as they should, on {threads} threads")
     yield _engine()
 
 
-def _engine() -> Diagnostic:
+def _engine() -> Finding:
     """Check that an update of the native engine gives the numbers that torch gives."""
     try:
         from rlox.policies import self_test
     except ImportError as error:  # a package is missing; `_packages` reports it
-        return Diagnostic("engine", f"not tried: {' '.join(str(error).split())}")
+        return Finding("engine", f"not tried: {' '.join(str(error).split())}")
     if (message := self_test.self_test_mismatch()) is not None:
-        return Diagnostic("engine", f"{message}; please report it, and use algo.backend=torch", True)
-    return Diagnostic("engine", "its updates match torch's (algo.backend=native)")
+        return Finding("engine", f"{message}; please report it, and use algo.backend=torch", True)
+    return Finding("engine", "its updates match torch's (algo.backend=native)")
 
 
 def _wrong_step() -> tuple[float, ...] | None:
@@ -175,26 +175,26 @@ def _wrong_step() -> tuple[float, ...] | None:
     return tuple(map(float, after[is_wrong][0])) if is_wrong.any() else None
 
 
-def _gpu() -> Iterator[Diagnostic]:
+def _gpu() -> Iterator[Finding]:
     try:
         import torch
     except Exception:  # `_packages` reports it
         return
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     for number in range(count):
-        about = torch.cuda.get_device_properties(number)
-        yield Diagnostic(f"cuda:{number}", f"{about.name}, {_size(about.total_memory)}")
+        properties = torch.cuda.get_device_properties(number)
+        yield Finding(f"cuda:{number}", f"{properties.name}, {_size(properties.total_memory)}")
     if torch.backends.mps.is_available():
-        yield Diagnostic("mps", "Apple's GPU: device=mps")
+        yield Finding("mps", "Apple's GPU: device=mps")
     elif not count and Path("/proc/driver/nvidia/version").exists():
         message = f"an NVIDIA driver is installed, but torch {torch.__version__} does not use it"
         address = "https://pytorch.org/get-started"
-        yield Diagnostic("none", f"{message}; to choose a build of torch that does: {address}")
+        yield Finding("none", f"{message}; to choose a build of torch that does: {address}")
     elif not count:
-        yield Diagnostic("none", "torch finds no GPU; runs use the CPU")
+        yield Finding("none", "torch finds no GPU; runs use the CPU")
 
 
-def _extras() -> Iterator[Diagnostic]:
+def _extras() -> Iterator[Finding]:
     """Check the optional packages and give the command that installs each extra."""
     for extra, needs in requirements.extras().items():
         problems = [f"{need.name} {need.problem}" for need in needs if need.problem]
@@ -204,30 +204,30 @@ def _extras() -> Iterator[Diagnostic]:
             message = f"missing; {install_command(extra)}"
         else:
             message = f"{'; '.join(problems)}; {install_command(extra)}"
-        yield Diagnostic(extra, message)
+        yield Finding(extra, message)
     if undeclared := requirements.undeclared_extras():
-        yield Diagnostic(
+        yield Finding(
             "not listed",
             f"{', '.join(undeclared)}: these extras were added after rlox was installed from this checkout; "
             "run in the checkout: pip install -e .",
         )
 
 
-def _plugins() -> Iterator[Diagnostic]:
+def _plugins() -> Iterator[Finding]:
     """List the packages that offer plugins, and the plugins that are ignored; none is imported."""
-    for source in sorted({offer.source for offer in plugins.plugin_entries()}):
-        offers = [offer for offer in plugins.plugin_entries() if offer.source == source]
-        ready = [o.entry_point.name for o in offers if plugin_state(o) == "ready"]
-        yield Diagnostic(source, ", ".join(ready) or "no plugin that is used")
-        for offer in offers:
-            if (reason := plugin_state(offer)).startswith(IGNORED):
-                yield Diagnostic("", f"{offer.entry_point.name}: {reason}")
+    for source in sorted({entry.source for entry in plugins.plugin_entries()}):
+        entries = [entry for entry in plugins.plugin_entries() if entry.source == source]
+        ready = [o.entry_point.name for o in entries if plugin_state(o) == "ready"]
+        yield Finding(source, ", ".join(ready) or "no plugin that is used")
+        for entry in entries:
+            if (reason := plugin_state(entry)).startswith(IGNORED):
+                yield Finding("", f"{entry.entry_point.name}: {reason}")
 
 
-def _conf_folders() -> Iterator[Diagnostic]:
+def _conf_folders() -> Iterator[Finding]:
     """List the user's configuration folders; they may set keys that nobody typed."""
     for path in user_conf_folders():
-        yield Diagnostic("yours", f"{path}, from RLOX_CONF_PATH")
+        yield Finding("yours", f"{path}, from RLOX_CONF_PATH")
 
 
 def _size(n: int) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlox.runs.algorithm import Algorithm
     from rlox_cli.command import Call
 
-__all__ = ["RANK_ZERO", "is_follower", "require_one_run", "require_shared", "run_follower"]
+__all__ = ["RANK_ZERO", "is_follower", "reject_sweep", "require_shareable", "run_follower"]
 
 
 def is_follower() -> bool:
@@ -27,7 +27,7 @@ def is_follower() -> bool:
     return process_count() > 1 and os.environ["RANK"] != "0"
 
 
-def require_shared(config: RunConfig) -> None:
+def require_shareable(config: RunConfig) -> None:
     """Raise `ConfigError` if several processes cannot share the run or divide its batches."""
     if process_count() == 1:
         return
@@ -42,7 +42,7 @@ def require_shared(config: RunConfig) -> None:
         ProcessGroup(0, process_count()).rows(count, parts)
 
 
-def require_one_run() -> None:
+def reject_sweep() -> None:
     """Raise `ConfigError` for a sweep in several processes."""
     if process_count() > 1:
         raise ConfigError(

@@ -47,10 +47,10 @@ def step_limit(config: EnvConfig) -> int | None:
                 return None
             spec = find_spec(config.id)
             arguments = {**spec.kwargs, **config.kwargs}
-            game = is_ale(config.id)  # ALE counts frames
-            limit = arguments.get("max_num_frames_per_episode" if game else "max_episode_steps")
+            is_ale_game = is_ale(config.id)  # ALE counts frames
+            limit = arguments.get("max_num_frames_per_episode" if is_ale_game else "max_episode_steps")
             limit = limit or spec.max_episode_steps
-            if game and not is_preprocessed_game(config):
+            if is_ale_game and not is_preprocessed_game(config):
                 frame_skip_option = arguments.get("frameskip", 1)
     if limit is None:
         return None

@@ -66,8 +66,8 @@ def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
         from rlox.algorithms.offline import require_env
         from rlox.sources.dataset_file import read_document
 
-        data = Path(config.buffer.path or "")
-        require_env(read_document(data).get("env"), run_config.env.id, f"the dataset {data}")
+        dataset_path = Path(config.buffer.path or "")
+        require_env(read_document(dataset_path).get("env"), run_config.env.id, f"the dataset {dataset_path}")
     return run_config, checkpoint
 
 
@@ -94,12 +94,12 @@ def evaluate_run(config: EvaluateConfig) -> dict[str, Any]:
         _apply_limits(algorithm, config)
         if config.render:
             _close_training_envs(algorithm)
-        evaluating = EvaluationMonitor(lambda: False, partial(_report_progress, algorithm, report))
+        monitor = EvaluationMonitor(lambda: False, partial(_report_progress, algorithm, report))
         target_return = _set_target_return(algorithm, config.target_return)
         play_options: dict[str, Any] = {"seed": config.seed, "deterministic": config.deterministic}
         if config.best_of is None:
             evaluation = algorithm.evaluate(
-                config.episodes, **play_options, is_stopped=evaluating, render=config.render
+                config.episodes, **play_options, is_stopped=monitor, render=config.render
             )
         else:
             evaluation = _best_of(algorithm, config, config.best_of)
@@ -143,10 +143,10 @@ def _close_training_envs(algorithm: Algorithm) -> None:
 
 
 def _report_progress(
-    algorithm: Algorithm, report: Callable[[ProgressSnapshot], None], evaluating: float
+    algorithm: Algorithm, report: Callable[[ProgressSnapshot], None], evaluated_fraction: float
 ) -> None:
     """Report the progress of the evaluation."""
-    report(replace(ProgressSnapshot.of(algorithm.clock, None, 0.0, 0.0), evaluating=evaluating))
+    report(replace(ProgressSnapshot.of(algorithm.clock, None, 0.0, 0.0), evaluating=evaluated_fraction))
 
 
 def _best_of(algorithm: Algorithm, config: EvaluateConfig, n: int) -> Evaluation:
@@ -165,7 +165,7 @@ def _set_target_return(algorithm: Algorithm, target_return: float | None) -> flo
 
 def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
     """Estimate the value of the policy by fitted Q evaluation."""
-    run, data = Path(config.run), Path(config.buffer.path or "")
+    run, dataset_path = Path(config.run), Path(config.buffer.path or "")
     (run_config, checkpoint), folder = require_playable(config), _make_folder(run / "eval")
     from rlox.algorithms import ALGORITHMS
     from rlox.offline.fqe import FQESettings, fitted_q_evaluation
@@ -173,7 +173,7 @@ def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
     from rlox.sources.dataset_file import read_dataset
     from rlox.training.setup import torch_threads
 
-    dataset = read_dataset(data)
+    dataset = read_dataset(dataset_path)
     config_gamma = config.fqe.gamma
     gamma = getattr(run_config.algo, "gamma", 0.99) if config_gamma is None else config_gamma
     fqe = config.fqe
@@ -202,7 +202,7 @@ def _estimate_value(config: EvaluateConfig) -> dict[str, Any]:
     finite_document: dict[str, Any] = summary.replace_non_finite(document)
     write_json(result_path, finite_document)
     low, high = value_estimate.ci90
-    start_text = f"where episodes of {data} begin"
+    start_text = f"where episodes of {dataset_path} begin"
     if not value_estimate.is_converged:
         print(
             f"rlox evaluate: warning: the value has not converged: it was {value_estimate.earlier_value:.1f} "
@@ -258,11 +258,11 @@ def _difference_suffix(config: EvaluateConfig, played_config: RunConfig) -> str:
         text = json.dumps(config.env.kwargs, sort_keys=True, default=str)
         name += f"_kwargs-{_sha256(text.encode())[:8]}"
     if config.eval_dataset is not None:
-        rows = _sha256(Path(config.eval_dataset).read_bytes())
+        dataset_hash = _sha256(Path(config.eval_dataset).read_bytes())
         dataset_path = Path(run_config.eval_dataset) if run_config.eval_dataset else None
         is_missing = dataset_path is not None and not dataset_path.is_file()
-        if not is_missing and (dataset_path is None or _sha256(dataset_path.read_bytes()) != rows):
-            name += f"_rows-{rows[:8]}"
+        if not is_missing and (dataset_path is None or _sha256(dataset_path.read_bytes()) != dataset_hash):
+            name += f"_rows-{dataset_hash[:8]}"
     return name
 
 

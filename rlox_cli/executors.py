@@ -17,7 +17,7 @@ from typing import Any
 
 from rlox.errors import RloxError
 from rlox_cli.remote_job import RemoteJob
-from rlox_cli.remote_job_runner import NO_EXIT_MESSAGE, ProcessExit
+from rlox_cli.remote_job_runner import NO_OUTCOME_MESSAGE, ProcessExit
 from rlox_cli.signals import HANDLED_SIGNALS
 
 POLL_SECONDS = 0.1  # seconds until a signal, an exit or a timeout is noticed
@@ -30,7 +30,7 @@ SHARED_DISK_SECONDS = 15.0  # seconds until a file may be visible on another mac
 class LokyExecutor:
     """Joblib's processes, each in an executor of its own: a process that dies breaks its executor."""
 
-    grace = 0.0
+    grace_seconds = 0.0
 
     def __init__(self, size: int, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
@@ -58,7 +58,7 @@ class LokyExecutor:
                 self._idle.append(executor)
             else:
                 executor.shutdown(wait=False, kill_workers=True)
-            exits.append(ProcessExit(number, NO_EXIT_MESSAGE if error is None else _loky_reason(error)))
+            exits.append(ProcessExit(number, NO_OUTCOME_MESSAGE if error is None else _loky_reason(error)))
         self._assign()
         return exits
 
@@ -92,7 +92,7 @@ class LokyExecutor:
 class RayExecutor:
     """One Ray task per job; Ray decides how many run at once."""
 
-    grace = 0.0
+    grace_seconds = 0.0
 
     def __init__(self, init: Mapping[str, Any], remote: Mapping[str, Any]) -> None:
         self._init, self._remote = dict(init), {"max_retries": 0, **remote}
@@ -128,7 +128,7 @@ class RayExecutor:
         finished, _ = ray.wait(list(self._unfinished), num_returns=1, timeout=POLL_SECONDS)
         exits = []
         for task in finished:
-            reason = NO_EXIT_MESSAGE
+            reason = NO_OUTCOME_MESSAGE
             try:
                 ray.get(task)
             except TaskCancelledError:
@@ -154,7 +154,7 @@ class SubmititExecutor:
 
     def __init__(self, executor: Any, size: int, is_slurm: bool) -> None:
         self._executor, self._size, self._is_slurm = executor, size, is_slurm
-        self.grace = SHARED_DISK_SECONDS if is_slurm else 0.0
+        self.grace_seconds = SHARED_DISK_SECONDS if is_slurm else 0.0
         self._pending: deque[RemoteJob] = deque()
         self._cancelled: list[int] = []
         self._unfinished: dict[int, Any] = {}
@@ -231,7 +231,7 @@ def _block_signals() -> Iterator[None]:
 
 def _exit_reason(job: Any) -> str:
     state = str(job.state).upper()
-    reason = NO_EXIT_MESSAGE if state in ("FINISHED", "COMPLETED") else f"its process ended as {state}"
+    reason = NO_OUTCOME_MESSAGE if state in ("FINISHED", "COMPLETED") else f"its process ended as {state}"
     return f"{reason}; {job.paths.stderr}"
 
 

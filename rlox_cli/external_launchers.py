@@ -178,8 +178,8 @@ LAUNCHERS: Mapping[str, type[ExternalLauncher]] = {
 def register() -> None:
     """Register the launchers for `hydra/launcher=`, in place of installed launchers of the same names."""
     plugins = Plugins.instance()  # first, because this registers the installed launchers
-    for name, kind in LAUNCHERS.items():
-        plugins.class_name_to_class[f"{TARGET}.{name}"] = kind
+    for name, launcher_class in LAUNCHERS.items():
+        plugins.class_name_to_class[f"{TARGET}.{name}"] = launcher_class
         node = {"_target_": f"{TARGET}.{name}", **SETTINGS[name]}
         ConfigStore.instance().store(group="hydra/launcher", name=name, node=node, provider="rlox")
 

@@ -53,24 +53,24 @@ class Composer:
         self._bases: dict[tuple[str, ...], DictConfig] = {}
         self._parsed: dict[str, Override] = {}
 
-    def __call__(self, job: Sequence[str]) -> DictConfig:
+    def __call__(self, job_overrides: Sequence[str]) -> DictConfig:
         """Compose a job as Hydra would, except for `hydra.overrides`."""
         try:
-            return self._compose_on_base(job)
+            return self._compose_on_base(job_overrides)
         except (HydraException, OmegaConfBaseException):
-            return self._compose_fully(job)  # its errors refer to the job as written
+            return self._compose_fully(job_overrides)  # its errors refer to the job as written
 
-    def _compose_on_base(self, job: Sequence[str]) -> DictConfig:
-        values = [text for text in job if self._is_value(self._parse(text))]
-        choices = tuple(text for text in job if text not in values)
+    def _compose_on_base(self, job_overrides: Sequence[str]) -> DictConfig:
+        values = [text for text in job_overrides if self._is_value(self._parse(text))]
+        choices = tuple(text for text in job_overrides if text not in values)
         if choices not in self._bases:
             self._bases[choices] = self._compose_fully(choices)
         config = copy.deepcopy(self._bases[choices])
         ConfigLoaderImpl._apply_overrides_to_config([self._parse(text) for text in values], config)
         return config
 
-    def _compose_fully(self, job: Sequence[str]) -> DictConfig:
-        return self._loader.load_sweep_config(self._master, list(job))
+    def _compose_fully(self, job_overrides: Sequence[str]) -> DictConfig:
+        return self._loader.load_sweep_config(self._master, list(job_overrides))
 
     def _parse(self, text: str) -> Override:
         if text not in self._parsed:

@@ -30,5 +30,5 @@ class JobReporter:
 
         return progress.make_reporter()
 
-    def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
+    def report_outcome(self, outcome: dict[str, Any], is_interrupted: bool) -> None:
         """Do nothing: earlier messages have shown the outcome on the terminal already."""

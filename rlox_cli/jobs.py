@@ -87,23 +87,23 @@ class Job:
 def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
     """Return the job that Hydra is running now."""
     node = HydraConfig.get()
-    swept = node.mode == RunMode.MULTIRUN
+    is_swept = node.mode == RunMode.MULTIRUN
     # Hydra's folder of a run that has no folder of its own is `.` too
     has_run_dir = any(str(o).lstrip("+").startswith("hydra.run.dir=") for o in node.overrides.hydra)
-    has_own_dir = not swept and (has_run_dir or str(node.run.dir) != ".")
+    has_own_dir = not is_swept and (has_run_dir or str(node.run.dir) != ".")
     overrides = _task_overrides(node)
     sources = [Path(s.path) for s in node.runtime.config_sources if s.schema == "file"]
     folders = [*conf_folders(), *sources]
     tuned = _used_preset(str(node.runtime.choices.get("tuned")), folders)
     return Job(
         overrides=overrides,
-        sweep=Path(node.sweep.dir) if swept else None,
-        number=int(node.job.num) if swept else 0,
+        sweep=Path(node.sweep.dir) if is_swept else None,
+        number=int(node.job.num) if is_swept else 0,
         requested_dir=Path(node.run.dir) if has_own_dir else None,
         tuned=tuned,
         preset_keys=_preset_env_keys(tuned, folders) - {o.lstrip("+~").partition("=")[0] for o in overrides},
         common_overrides=common_overrides,
-        trial=parse_trial_name(str(node.job.name)) if swept else None,
+        trial=parse_trial_name(str(node.job.name)) if is_swept else None,
         variant=_variant(node.runtime.choices),
     )
 

@@ -63,8 +63,8 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_amount(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 <= value < float("inf")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value < float("inf")
 
 
 def _is_device_count(value: Any) -> bool:

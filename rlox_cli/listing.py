@@ -68,27 +68,31 @@ def _option_rows(config: ListConfig) -> Iterator[tuple[str, str]]:
 
 def _plugin_rows(config: ListConfig) -> Iterator[tuple[str, ...]]:
     """Yield the plugins of installed packages and their states."""
-    for offer in plugins.plugin_entries():
-        row = (offer.entry_point.name, offer.source, plugin_state(offer), offer.summary)
+    for entry in plugins.plugin_entries():
+        row = (entry.entry_point.name, entry.source, plugin_state(entry), entry.summary)
         if any((config.contains or "").lower() in part.lower() for part in row[:2]):
             yield row
 
 
 def _describe_option(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
-    offers = [o for o in plugins.plugin_entries() if (o.kind, o.name) == (group, name) and not is_shadowed(o)]
-    if offers:  # a plugin is not imported for this
-        return ", ".join(f"of {o.source}: {o.summary}".removesuffix(": ") for o in offers)
+    entries = [
+        o for o in plugins.plugin_entries() if (o.kind, o.name) == (group, name) and not is_shadowed(o)
+    ]
+    if entries:  # a plugin is not imported for this
+        return ", ".join(f"of {o.source}: {o.summary}".removesuffix(": ") for o in entries)
     if group == "env" and (name in gym.registry or name in OPTIONAL_PACKAGE_IDS):
         return _describe_env(name)
     if name in registry:
-        kind = registry[name]
+        option_class = registry[name]
         # no plugin is imported for this
         modules = [config_class.__module__ for config_class in dict.values(ALGO_CONFIGS)]
-        is_alone_in_module = modules.count(kind.__module__) == 1
+        is_alone_in_module = modules.count(option_class.__module__) == 1
         # an algorithm's module docstring starts with its name and paper;
         # the docstring of its class starts with the source of the defaults
         docstring = (
-            sys.modules[kind.__module__].__doc__ if group == "algo" and is_alone_in_module else kind.__doc__
+            sys.modules[option_class.__module__].__doc__
+            if group == "algo" and is_alone_in_module
+            else option_class.__doc__
         )
         return (docstring or "").strip().splitlines()[0]
     for folder in reversed(conf_folders()):
@@ -198,8 +202,8 @@ def _read_run(path: Path) -> _RunRow:
         env = str((saved_config.get("env") or {}).get("id", ""))
         result = read_result_or_none(path) or {}
         # a plugin that only the folder names is not imported for this
-        kind = dict.get(ALGO_CONFIGS, algo)
-        unit = kind.unit if kind is not None else result.get("unit", unit)
+        algo_class = dict.get(ALGO_CONFIGS, algo)
+        unit = algo_class.unit if algo_class is not None else result.get("unit", unit)
         saved_score = result.get("score")
         score = saved_score if isinstance(saved_score, int | float) else None
     if state == "died":  # status.json is as old as the last checkpoint

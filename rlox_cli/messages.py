@@ -24,7 +24,7 @@ TRACEBACK = "Traceback (most recent call last):"
 MAX_LISTED_OPTIONS = 20
 
 # Packages that add options to Hydra's own groups.
-PLUGINS = {"hydra/launcher=rq": "hydra-rq-launcher"}
+HYDRA_PLUGIN_PACKAGES = {"hydra/launcher=rq": "hydra-rq-launcher"}
 
 # Names in other libraries: last part of a key -> rlox's key.
 SYNONYMS = {
@@ -134,9 +134,9 @@ def unknown_option(group: str, option: str, options: Iterable[str]) -> ConfigErr
 
 def _unknown_plugin(choice: str) -> ConfigError:
     """Return the error for an option of one of Hydra's own groups, which packages extend."""
-    if choice in PLUGINS:
+    if choice in HYDRA_PLUGIN_PACKAGES:
         return MissingExtraError(
-            f"{choice} needs a package that is not installed: pip install {PLUGINS[choice]}"
+            f"{choice} needs a package that is not installed: pip install {HYDRA_PLUGIN_PACKAGES[choice]}"
         )
     group, _, option = choice.partition("=")
     known = [name.removesuffix(".yaml") for name in ConfigStore.instance().list(group)]

@@ -92,7 +92,7 @@ def non_failing_output() -> Iterator[NonFailingStream]:
     Both streams are flushed at the end.
     """
     _open_closed_streams()
-    before = sys.stdout, sys.stderr
+    saved_streams = sys.stdout, sys.stderr
     streams = NonFailingStream(sys.stdout), NonFailingStream(sys.stderr)
     sys.stdout, sys.stderr = cast(TextIO, streams[0]), cast(TextIO, streams[1])
     try:
@@ -100,7 +100,7 @@ def non_failing_output() -> Iterator[NonFailingStream]:
     finally:
         for stream in streams:
             stream.flush()
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = saved_streams
 
 
 def _open_closed_streams() -> None:

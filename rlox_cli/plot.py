@@ -45,8 +45,8 @@ def curve_figure(run: Path) -> Figure | None:
     result, unit, env = read_result(run), *_unit_and_env(run)
     rows, episodes = read_rows(run / "metrics.jsonl"), read_rows(run / "episodes.jsonl")
     evaluations = [row for row in rows if row.get("eval/return_mean") is not None]
-    score = result is not None and result["score"] is not None
-    has_returns = bool(episodes or evaluations or score)
+    has_score = result is not None and result["score"] is not None
+    has_returns = bool(episodes or evaluations or has_score)
     losses = {} if episodes else _losses(rows, unit)
     if not (has_returns or losses):
         return None
@@ -120,8 +120,8 @@ def _episode_steps(
     steps = np.array([row[known_unit] for row in episodes], float)
     if unit == known_unit:
         return steps
-    known = [(0, 0), *((row["env_steps"], row[unit]) for row in rows)]
-    steps_in_unit: NDArray[np.float64] = np.interp(steps, *np.array(known, float).T)
+    points = [(0, 0), *((row["env_steps"], row[unit]) for row in rows)]
+    steps_in_unit: NDArray[np.float64] = np.interp(steps, *np.array(points, float).T)
     return steps_in_unit
 
 
@@ -129,8 +129,8 @@ def _draw_episodes(axes: Axes, steps: NDArray[np.float64], episode_returns: list
     returns = np.array(episode_returns, float)
     window = min(100, max(1, len(returns) // 10))
     indices = np.unique(np.linspace(0, len(returns) - 1, MAX_POINTS).astype(int))
-    raw: dict[str, Any] = {"color": EPISODE_COLOR, "ms": 5, "mew": 0, "alpha": 0.45, "zorder": 1}
-    axes.plot(steps[indices], returns[indices], ".", label="episode", **raw)
+    style: dict[str, Any] = {"color": EPISODE_COLOR, "ms": 5, "mew": 0, "alpha": 0.45, "zorder": 1}
+    axes.plot(steps[indices], returns[indices], ".", label="episode", **style)
     if window > 1:
         mean = moving_mean(returns, window)
         axes.plot(steps, mean, color=MEAN_COLOR, lw=2, label=f"mean of {window} episodes", zorder=3)
@@ -139,11 +139,11 @@ def _draw_episodes(axes: Axes, steps: NDArray[np.float64], episode_returns: list
 def _draw_evaluations(
     axes: Axes, rows: list[dict[str, Any]], result: dict[str, Any] | None, unit: str
 ) -> None:
-    during = [row for row in rows if result is None or row[unit] < result[unit]]
-    if during:
-        line: dict[str, Any] = {"color": EVALUATION_COLOR, "ms": 4, "lw": 1, "alpha": 0.7, "zorder": 4}
-        values = [row["eval/return_mean"] for row in during]
-        axes.plot([row[unit] for row in during], values, "o-", label="evaluation", **line)
+    earlier_rows = [row for row in rows if result is None or row[unit] < result[unit]]
+    if earlier_rows:
+        style: dict[str, Any] = {"color": EVALUATION_COLOR, "ms": 4, "lw": 1, "alpha": 0.7, "zorder": 4}
+        values = [row["eval/return_mean"] for row in earlier_rows]
+        axes.plot([row[unit] for row in earlier_rows], values, "o-", label="evaluation", **style)
     if result is not None and result["score"] is not None:
         low, high = result["score_ci95"] or (result["score"], result["score"])
         axes.errorbar(

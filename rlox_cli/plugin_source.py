@@ -59,8 +59,12 @@ class PluginSource(ConfigSource):
     def _option(self, config_path: str) -> tuple[str, str] | None:
         """Return the group and the name of a plugin's option, or `None`."""
         group, _, name = config_path.removesuffix(".yaml").rpartition("/")
-        kind = ALGO.name if group in ALGO_FOLDERS else group
-        return (group, name) if kind in GROUPS and name in plugins.plugin_names(kind) else None
+        registry_group = ALGO.name if group in ALGO_FOLDERS else group
+        return (
+            (group, name)
+            if registry_group in GROUPS and name in plugins.plugin_names(registry_group)
+            else None
+        )
 
     def _files(self, config_path: str) -> list[tuple[plugins.PluginEntry, Any]]:
         name = config_path if config_path.endswith(".yaml") else f"{config_path}.yaml"
@@ -68,8 +72,8 @@ class PluginSource(ConfigSource):
 
     def _load_file(self, config_path: str) -> ConfigResult:
         matches = self._files(config_path)
-        if len({offer.distribution for offer, _ in matches}) > 1:
-            sources = " and ".join(offer.source for offer, _ in matches)
+        if len({entry.distribution for entry, _ in matches}) > 1:
+            sources = " and ".join(entry.source for entry, _ in matches)
             raise ConfigError(
                 f"{config_path.removesuffix('.yaml')}.yaml: {sources} both have it, so neither is used; "
                 "uninstall one of them, or write your own: --config-dir FOLDER"
@@ -81,14 +85,14 @@ class PluginSource(ConfigSource):
         return plugins.plugin_names(config_path) if config_path in GROUPS else []
 
 
-def _option_content(group: str, name: str, kind: type[Any]) -> dict[str, Any]:
+def _option_content(group: str, name: str, config_class: type[Any]) -> dict[str, Any]:
     """Return the content that an option's file would have in conf/."""
     if group == "schema/brings":
-        return nested_dict(default_overrides_of(kind))
+        return nested_dict(default_overrides_of(config_class))
     if group == "buffer/_of":
-        buffers = kind.buffers
+        buffers = config_class.buffers
         buffer_name = "auto" if len(buffers) > 1 else buffers[0]
         return {"defaults": [f"/schema/buffer/{buffer_name}@_here_", "_self_"]}
-    if group == ALGO.name and default_overrides_of(kind):
-        return {"defaults": [f"/schema/brings/{name}@_global_", "_self_"], **defaults_of(kind)}
-    return defaults_of(kind)
+    if group == ALGO.name and default_overrides_of(config_class):
+        return {"defaults": [f"/schema/brings/{name}@_global_", "_self_"], **defaults_of(config_class)}
+    return defaults_of(config_class)

@@ -13,37 +13,37 @@ from rlox.plugins import KINDS, PluginEntry, conf_folders, plugin_entries
 IGNORED = "ignored"
 
 
-def plugin_state(offer: PluginEntry) -> str:
+def plugin_state(entry: PluginEntry) -> str:
     """Return `ready`, or why the plugin is ignored; nothing is imported."""
-    if offer.kind not in KINDS or not offer.name:
+    if entry.kind not in KINDS or not entry.name:
         return (
-            f"{IGNORED}: '{offer.entry_point.name}' is not named KIND.NAME, where KIND is one of "
+            f"{IGNORED}: '{entry.entry_point.name}' is not named KIND.NAME, where KIND is one of "
             f"{', '.join(KINDS)}"
         )
-    if is_shadowed(offer):
-        return f"{IGNORED}: rlox has a {offer.name} of its own"
+    if is_shadowed(entry):
+        return f"{IGNORED}: rlox has a {entry.name} of its own"
     other_sources = [
-        o.source for o in plugin_entries() if (o.kind, o.name) == (offer.kind, offer.name) and o != offer
+        o.source for o in plugin_entries() if (o.kind, o.name) == (entry.kind, entry.name) and o != entry
     ]
     if other_sources:
         return f"{IGNORED}: {', '.join(other_sources)} offers this name too; uninstall one of them"
-    if offer.kind == "conf" and offer not in [conf_offer for conf_offer, _ in conf_folders()]:
-        return f"{IGNORED}: no folder {offer.entry_point.value} is installed"
+    if entry.kind == "conf" and entry not in [conf_offer for conf_offer, _ in conf_folders()]:
+        return f"{IGNORED}: no folder {entry.entry_point.value} is installed"
     return "ready"
 
 
-def is_shadowed(offer: PluginEntry) -> bool:
+def is_shadowed(entry: PluginEntry) -> bool:
     """Return whether rlox or Gymnasium has that name itself."""
-    if offer.kind == "env":
+    if entry.kind == "env":
         from rlox.envs.ids import env_ids  # imported here because it imports Gymnasium
 
-        return offer.name in env_ids() and offer.entry_point.module not in sys.modules
+        return entry.name in env_ids() and entry.entry_point.module not in sys.modules
     builtin_names = {
         "algo": ALGO_CONFIGS.builtin_names,
         "logger": LOGGER_CONFIGS.builtin_names,
         "wrapper": WRAPPER_NAMES,
     }
-    return offer.name in builtin_names.get(offer.kind, ())
+    return entry.name in builtin_names.get(entry.kind, ())
 
 
 def shadowing_messages(config: RunConfig) -> list[str]:

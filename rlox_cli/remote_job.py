@@ -139,11 +139,11 @@ class _FileJobReporter(JsonJobReporter):
         super().__init__(descriptor)
         self.on_preempted: Callable[[], object] | None = None
 
-    def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
+    def report_outcome(self, outcome: dict[str, Any], is_interrupted: bool) -> None:
         """Report the outcome of the job, unless the job goes on elsewhere."""
         if self.on_preempted is None or outcome["status"] != "killed":
             self.on_preempted = None
-            super().report_outcome(outcome, is_last)
+            super().report_outcome(outcome, is_interrupted)
 
     def requeue_if_preempted(self) -> None:
         """Requeue the job if it was preempted."""
@@ -155,20 +155,20 @@ class _FileJobReporter(JsonJobReporter):
 @contextmanager
 def _handle_preemption(reporter: _FileJobReporter) -> Iterator[None]:
     """While active, a preemption signal first saves the run; then submitit's handler is called."""
-    before = signal.getsignal(PREEMPTION_SIGNAL)
-    if not callable(before):  # no handler, so no such signal comes
+    submitit_handler = signal.getsignal(PREEMPTION_SIGNAL)
+    if not callable(submitit_handler):  # no handler, so no such signal comes
         yield
         return
 
-    def notice(number: int, frame: FrameType | None) -> None:
-        reporter.on_preempted = lambda: before(number, frame)
+    def on_preemption(number: int, frame: FrameType | None) -> None:
+        reporter.on_preempted = lambda: submitit_handler(number, frame)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    signal.signal(PREEMPTION_SIGNAL, notice)
+    signal.signal(PREEMPTION_SIGNAL, on_preemption)
     try:
         yield
     finally:
-        signal.signal(PREEMPTION_SIGNAL, before)
+        signal.signal(PREEMPTION_SIGNAL, submitit_handler)
 
 
 @contextmanager

@@ -20,20 +20,20 @@ from rlox_cli.sweep_display import Display
 from rlox_cli.worker_pool import JobOutcome, Task
 
 RUNNER_FILE = "runner.json"
-NO_EXIT_MESSAGE = "its process ended without reporting an outcome"
+NO_OUTCOME_MESSAGE = "its process ended without reporting an outcome"
 
 
 class ProcessExit(NamedTuple):
     """The exit of a process that a library started for a job."""
 
     number: int
-    reason: str = NO_EXIT_MESSAGE  # for a job that reported no outcome
+    reason: str = NO_OUTCOME_MESSAGE  # for a job that reported no outcome
 
 
 class JobExecutor(Protocol):
     """A library that calls functions in other processes."""
 
-    grace: float  # seconds until a process's last writes are visible here
+    grace_seconds: float  # seconds until a process's last writes are visible here
 
     def submit(self, jobs: Sequence[RemoteJob]) -> None:
         """Run all jobs, in any order and any number at a time."""
@@ -123,7 +123,7 @@ class RemoteJobRunner:
     def _poll(self) -> None:
         for number, reason in self.executor.poll_exits():
             if number in self._unfinished:
-                self._exited.setdefault(number, (time.monotonic() + self.executor.grace, reason))
+                self._exited.setdefault(number, (time.monotonic() + self.executor.grace_seconds, reason))
         for number, event in self.event_dir.read_events(list(self._unfinished)):
             if number in self._unfinished:  # events after the job's end are ignored
                 self._handle_event(number, event)

@@ -23,7 +23,7 @@ MODULES = {
     "safetensors": "safetensors.torch",
     "torch": "torch",
 }
-PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"  # in a checkout
+PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"  # in a checkout
 DEVELOPER_EXTRAS = ("dev", "peers")
 
 
@@ -58,8 +58,8 @@ def required_packages() -> list[RequirementStatus] | None:
 def extras() -> dict[str, list[RequirementStatus]]:
     """Return the requirements of rlox's extras for users, by extra."""
     names = _declared_extras() if version(DISTRIBUTION) is not None else []
-    users = [extra for extra in names if extra not in DEVELOPER_EXTRAS]
-    return {extra: _deduplicate(_requirements_of(DISTRIBUTION, extra)) for extra in users}
+    user_extras = [extra for extra in names if extra not in DEVELOPER_EXTRAS]
+    return {extra: _deduplicate(_requirements_of(DISTRIBUTION, extra)) for extra in user_extras}
 
 
 def undeclared_extras() -> list[str]:
@@ -70,7 +70,7 @@ def undeclared_extras() -> list[str]:
     if version(DISTRIBUTION) is None:
         return []
     try:
-        project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+        project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
         project_extras = project["optional-dependencies"] if project["name"] == DISTRIBUTION else {}
     except (OSError, ValueError, KeyError):  # no checkout
         return []

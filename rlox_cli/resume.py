@@ -40,7 +40,7 @@ from rlox_cli.run_folder import (
     write_json,
     write_text,
 )
-from rlox_cli.run_training import print_warnings, report_failure, run_training, title
+from rlox_cli.run_training import print_warnings, report_failure, run_title, run_training
 from rlox_cli.trust import resolve_trusted, split_trust, trust_arguments
 from rlox_cli.verbatim import expand_path
 
@@ -124,7 +124,7 @@ def resume_run(call: Call) -> int:
     plan = ResumePlan.read(path, overrides)
     if plan.is_finished():
         return _print_done(plan)
-    distributed_run.require_shared(plan.config)
+    distributed_run.require_shareable(plan.config)
     validate.require_environment(plan.config)
     check_loggers(plan.config.logger)
     validate.try_environment(plan.config)
@@ -212,13 +212,13 @@ def _resume(plan: ResumePlan, folder: RunFolder, call: Call) -> dict[str, Any]:
         )
         grade = "episode_start" if interruption_reason else "exact"
         folder.restart(step)
-        origin = provenance.collect(plan.config, call.command_line)
+        new_provenance = provenance.collect(plan.config, call.command_line)
         backend = asdict(algorithm.components.backend)
         _warn_if_damaged(plan.path, call.name)
         resume_metadata = {"resumed_at": step, "resume_grade": grade, "backend": backend}
-        _save_previous(plan, {**origin, **resume_metadata})
+        _save_previous(plan, {**new_provenance, **resume_metadata})
         _move_damaged_aside(plan.path, step)
-        start_message = f"{title(plan.config)}\n  folder  {plan.path}"
+        start_message = f"{run_title(plan.config)}\n  folder  {plan.path}"
         start_message += algorithm.components.backend.message + algorithm.device.message
         call.reporter.message("begun", start_message)
         for change in plan.changes:
@@ -286,7 +286,7 @@ def _resume_message(algorithm: Algorithm, checkpoint: Checkpoint | None, interru
 def _require_matching_checkpoints(plan: ResumePlan, checkpoint: Checkpoint | None) -> None:
     """Require checkpoints that exist and belong to the configuration beside them."""
     if checkpoint is None:
-        if damaged := _checkpoints(plan.path):
+        if damaged := _step_checkpoints(plan.path):
             raise CheckpointError(
                 f"{plan.path} has only damaged checkpoints: {', '.join(p.name for p in damaged)}\n"
                 "  put a whole one back, or start a new run: rlox train"
@@ -319,7 +319,7 @@ def _is_ignored(change: Change) -> bool:
     return group in BOOKKEEPING_KEYS or (group == "logger" and is_added_or_removed)
 
 
-def _save_previous(plan: ResumePlan, origin: dict[str, Any]) -> None:
+def _save_previous(plan: ResumePlan, new_provenance: dict[str, Any]) -> None:
     """Write `.hydra/resumeN/`: the previous configuration and result, the overrides, the provenance."""
     hydra, number = plan.path / ".hydra", 1
     while (hydra / f"resume{number}").exists():
@@ -333,9 +333,9 @@ def _save_previous(plan: ResumePlan, origin: dict[str, Any]) -> None:
     except OSError as error:
         raise StorageError(f"{target} cannot be written: {error.strerror}") from error
     write_text(target / "overrides.yaml", plain_yaml.dump(plan.overrides))
-    write_json(target / "provenance.json", origin)
+    write_json(target / "provenance.json", new_provenance)
     if not (plan.path / "provenance.json").exists():  # killed while the folder was made
-        write_json(plan.path / "provenance.json", origin)
+        write_json(plan.path / "provenance.json", new_provenance)
     if plan.changes:
         write_config(plan.path, plan.config)
 
@@ -345,13 +345,13 @@ def _saved_checkpoints(run: Path) -> list[Path]:
     return sorted(p for p in run.glob("checkpoints/step-*") if "." not in p.name)
 
 
-def _checkpoints(run: Path) -> list[Path]:
+def _step_checkpoints(run: Path) -> list[Path]:
     return [path for path in _saved_checkpoints(run) if path.name[5:].isdigit()]
 
 
 def _move_damaged_aside(run: Path, step: int) -> None:
     """Rename damaged checkpoints after `step`, whose names the run will need again."""
-    for path in _checkpoints(run):
+    for path in _step_checkpoints(run):
         if int(path.name[5:]) > step:
             number = 1
             while (target := path.with_name(f"{path.name}.damaged{number}")).exists():

@@ -29,7 +29,7 @@ from rlox_cli.signals import SignalInterrupt
 RUNNING, DONE, FAILED, KILLED, PRUNED = "running", "done", "failed", "killed", "pruned"
 UNREADABLE = "unreadable"  # the state of a run whose status or result cannot be read
 HEARTBEAT_SECONDS = 5.0
-RETRY_INTERVAL = 0.5
+RETRY_SECONDS = 0.5
 LOCK_TRIES = 5
 
 log = logging.getLogger("rlox.cli")
@@ -63,7 +63,7 @@ def write_text(path: Path, text: str, retry_seconds: float = 0.0) -> None:
         except StorageError as error:
             if time.monotonic() - start >= retry_seconds or not is_transient(error):
                 raise
-        time.sleep(RETRY_INTERVAL)
+        time.sleep(RETRY_SECONDS)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def run_training(
     config: RunConfig,
     folder: RunFolder,
     call: Call,
-    resumed: Checkpoint | None = None,
+    resume_checkpoint: Checkpoint | None = None,
 ) -> dict[str, Any]:
     """Train to the end or until a signal; return the status and the exit code."""
     from rlox.runs.journal import best_evaluation
@@ -59,15 +59,17 @@ def run_training(
                 call.reporter.report_error(f"rlox {call.name}: warning: {warning}")
             report(snapshot)
 
-        def on_evaluation(result: Evaluation, best: bool) -> None:
+        def on_evaluation(result: Evaluation, is_best: bool) -> None:
             step = f"{progress.unit_label(algorithm.clock.unit)} {algorithm.clock.now:,}"
-            call.reporter.message("evaluated", f"  eval    {step}: {summary.evaluation_line(result, best)}")
+            call.reporter.message(
+                "evaluated", f"  eval    {step}: {summary.evaluation_line(result, is_best)}"
+            )
 
         session = Session(
             algorithm,
             folder.path,
             on_progress=on_progress,
-            resume_checkpoint=resumed,
+            resume_checkpoint=resume_checkpoint,
             should_prune=make_pruner(config),
             deliver_at_end=False,
             on_evaluation=on_evaluation,
@@ -147,7 +149,7 @@ def read_resumes(folder: Path) -> list[dict[str, Any]]:
     return resume_records
 
 
-def title(config: RunConfig) -> str:
+def run_title(config: RunConfig) -> str:
     """Return the first line about a run."""
     amount = f"{config.total_steps:,} {progress.unit_label(config.algo.unit)}"
     if config.rounded_steps > config.total_steps:

@@ -276,10 +276,10 @@ def _resolve_choice(group: Group, option: str, folders: Sequence[Path]) -> list[
     return [name for name in base_names if "${" in name] or [option]
 
 
-def base_options(file: Mapping[str, Any]) -> list[str]:
+def base_options(content: Mapping[str, Any]) -> list[str]:
     """Return the options that an option's file refers to: its tag, then those in its defaults."""
-    options = [str(file["name"])] if "name" in file else []
-    for entry in file.get("defaults") or ():
+    options = [str(content["name"])] if "name" in content else []
+    for entry in content.get("defaults") or ():
         if isinstance(entry, str):
             options.append(entry.split("@")[0].rsplit("/")[-1])
         elif isinstance(entry, dict):  # a folder below the group's

@@ -116,12 +116,12 @@ class _CompletionContext:
         """Return values without a key: a run folder, or values of the first keys that have choices."""
         if self.is_alias or "RUN" in self.command.usage_arguments:
             return [] if self.is_alias and self.arguments else _run_paths(typed)
-        number = sum("=" not in word for word in self.arguments)
+        n_positional = sum("=" not in word for word in self.arguments)
         fields = keys_of(self.command.schema.dataclass, "")
-        if not self.command.usage_arguments or number >= len(fields):
+        if not self.command.usage_arguments or n_positional >= len(fields):
             return []
-        group = self.arguments[0] if number and "=" not in self.arguments[0] else ""
-        return fields[number].field.metadata["choices"] or self._group_values(group, typed)
+        group = self.arguments[0] if n_positional and "=" not in self.arguments[0] else ""
+        return fields[n_positional].field.metadata["choices"] or self._group_values(group, typed)
 
     def _option_values(self, key: str, declared: Key | None, typed: str) -> Iterable[str]:
         if key in self.groups:

@@ -112,8 +112,8 @@ def closing_lines(
 
 def offline_message(config: RunConfig, folder: Path) -> str:
     """Return where unsent files for Weights & Biases are and how to send them; empty if there are none."""
-    kinds = config.logger.values()
-    if not any(isinstance(kind, WandbConfig) and kind.mode == "offline" for kind in kinds):
+    loggers = config.logger.values()
+    if not any(isinstance(kind, WandbConfig) and kind.mode == "offline" for kind in loggers):
         return ""
     return f"  wandb   offline, in {folder / 'wandb'}; to send it: rlox sync {quote_path(folder)}"
 

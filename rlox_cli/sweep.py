@@ -114,24 +114,27 @@ def plan_sweep(app: Hydra, name: str, overrides: list[str]) -> SweepPlan:
     requests: list[sweep_backend.BackendRequest] = []
     checked_jobs: list[PlannedJob] = []
     compose, spaces_of = grid.Composer(app, master), sweep_backend.SpacesCache()
-    for job in grid.combinations(app, master):
+    for job_overrides in grid.combinations(app, master):
         try:
-            config = validate.run_config(compose(job))
-            checked_jobs.append(PlannedJob(job, config))
+            config = validate.run_config(compose(job_overrides))
+            checked_jobs.append(PlannedJob(job_overrides, config))
             with suppress(EnvError):  # failing code of the user: the job will report it
-                requests.append(sweep_backend.BackendRequest(job, config, spaces_of(config)))
+                requests.append(sweep_backend.BackendRequest(job_overrides, config, spaces_of(config)))
         except ConfigError as error:
-            raise ConfigError(f"{error}\n  in the job: {' '.join(job)}") from error
+            raise ConfigError(f"{error}\n  in the job: {' '.join(job_overrides)}") from error
     backends = sweep_backend.decide_backends(folder, recorded_backends, requests)
     names = recorded_backends | {algo: backend.name for algo, backend in backends.items()}
-    jobs = [PlannedJob(job, sweep_backend.apply_backend(config, names)) for job, config in checked_jobs]
+    jobs = [
+        PlannedJob(job_overrides, sweep_backend.apply_backend(config, names))
+        for job_overrides, config in checked_jobs
+    ]
     _require_distinct(jobs)
-    validate.require_rule_used([config for _, config in jobs], overrides)
+    validate.require_normalize_rule_used([config for _, config in jobs], overrides)
     rules = {config.env.normalize_rule for _, config in jobs if config.env.has_normalization}
     if rules:
         require_same_normalize_rule(folder, rules)
-    dry = all(config.dry_run for _, config in jobs)
-    return SweepPlan(folder, jobs, dry, backends=backends, recorded_backends=recorded_backends)
+    is_dry_run = all(config.dry_run for _, config in jobs)
+    return SweepPlan(folder, jobs, is_dry_run, backends=backends, recorded_backends=recorded_backends)
 
 
 def length_warnings(configs: Iterable[RunConfig]) -> Iterator[str]:

@@ -49,14 +49,14 @@ class Display:
         """Record that a worker has the job; its start is printed once it trains."""
         self._unannounced[number] = self.name(overrides)
 
-    def on_event(self, number: int, on_event: Mapping[str, Any]) -> None:
+    def on_event(self, number: int, event: Mapping[str, Any]) -> None:
         """Show an event of the job."""
-        if on_event["event"] == "progress" or on_event.get("about") in STARTED_KINDS:
+        if event["event"] == "progress" or event.get("about") in STARTED_KINDS:
             self._announce_start(number)
-        if on_event["event"] == "progress":
-            self.on_progress(number, ProgressSnapshot(**on_event["snapshot"]))
-        elif on_event["event"] == "printed" or on_event.get("about") in SHOWN_KINDS:
-            self.print_lines(number, on_event["text"].strip(), is_error=on_event.get("error", False))
+        if event["event"] == "progress":
+            self.on_progress(number, ProgressSnapshot(**event["snapshot"]))
+        elif event["event"] == "printed" or event.get("about") in SHOWN_KINDS:
+            self.print_lines(number, event["text"].strip(), is_error=event.get("error", False))
 
     def on_progress(self, number: int, snapshot: ProgressSnapshot) -> None:
         """Show the progress of the job."""
@@ -191,15 +191,15 @@ class LiveTable(Display):
         from rich.table import Table as Grid
 
         grid = Grid.grid(padding=(0, 2, 0, 0))
-        wide = self._console.width >= MIN_BAR_COLUMNS
-        for column in range(6 if wide else 4):
+        is_wide = self._console.width >= MIN_BAR_COLUMNS
+        for column in range(6 if is_wide else 4):
             grid.add_column(no_wrap=True, overflow="ellipsis", max_width=NAME_WIDTH * (column == 1) or None)
         shown_jobs = sorted(self._names)[: max(1, self._console.height - 2)]
         for number in shown_jobs:
             cells = [self.label(number), self._names[number]]
             snapshot = self._snapshots.get(number)
             steps, score, speed, time_left = progress_cells(snapshot) if snapshot else ("starts", "", "", "")
-            grid.add_row(*cells, steps, *([score, speed] if wide else []), time_left)
+            grid.add_row(*cells, steps, *([score, speed] if is_wide else []), time_left)
         return grid
 
 
@@ -210,8 +210,8 @@ def make_display(total: int, common_overrides: Collection[str]) -> Display:
     from rich.console import Console
 
     console = Console()
-    small = console.is_dumb_terminal or console.width < NARROW_WIDTH
-    return Display(total, common_overrides) if small else LiveTable(total, common_overrides)
+    is_small = console.is_dumb_terminal or console.width < NARROW_WIDTH
+    return Display(total, common_overrides) if is_small else LiveTable(total, common_overrides)
 
 
 def progress_cells(snapshot: ProgressSnapshot) -> tuple[str, str, str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from rlox.configs import RunConfig
-from rlox.envs.engines.single_env_settings import naming_preset
+from rlox.envs.engines.single_env_settings import name_preset_in_errors
 from rlox.loggers import check_loggers
 from rlox_cli import compose, distributed_run, jobs, provenance, sweep_backend, sweep_options, validate
 from rlox_cli.command import Call
@@ -20,17 +20,17 @@ from rlox_cli.job_titles import job_title
 from rlox_cli.jobs import Job
 from rlox_cli.resume import resume_job
 from rlox_cli.run_folder import FAILED, BusyError, RunFolder
-from rlox_cli.run_training import print_warnings, report_failure, run_training, title
+from rlox_cli.run_training import print_warnings, report_failure, run_title, run_training
 from rlox_cli.search import options as search_options
 from rlox_cli.signals import SignalInterrupt
 from rlox_cli.sweep import SweepPlan
 
-MULTIRUN = ("-m", "--multirun")
+MULTIRUN_FLAGS = ("-m", "--multirun")
 
 
-def train_one(call: Call) -> int:
+def train(call: Call) -> int:
     """Train once, or with `--multirun` once per combination of values; return the exit code."""
-    if set(MULTIRUN) & set(call.args):
+    if set(MULTIRUN_FLAGS) & set(call.args):
         return train_many(call)
     task = TrainTask(call)
     compose.run(call, task)
@@ -39,10 +39,10 @@ def train_one(call: Call) -> int:
 
 def train_many(call: Call) -> int:
     """Train once per combination of values; return the exit code of the sweep."""
-    distributed_run.require_one_run()
+    distributed_run.reject_sweep()
     options, arguments = sweep_options.split_sweep_options(search_options.expand_call(call))
-    has_multirun = set(MULTIRUN) & set(arguments)
-    sweep_arguments = arguments if has_multirun else [MULTIRUN[1], *arguments]
+    has_multirun = set(MULTIRUN_FLAGS) & set(arguments)
+    sweep_arguments = arguments if has_multirun else [MULTIRUN_FLAGS[1], *arguments]
     return compose.run_sweep(
         call, [*sweep_arguments, *options.launcher_overrides()], TrainTask(call, sweep_arguments)
     )
@@ -86,16 +86,16 @@ class TrainTask:
         self.outcomes.append(outcome)
         # the signal may have come after this job's last check for signals; it still ends the sweep
         signum = self.call.signals.received_signal
-        is_last = job.sweep is not None and signum is not None
-        self.call.reporter.report_outcome(outcome, is_last)
-        if is_last:
+        is_interrupted = job.sweep is not None and signum is not None
+        self.call.reporter.report_outcome(outcome, is_interrupted)
+        if is_interrupted:
             raise SignalInterrupt(signum or 0)
         return outcome
 
     def _train(self, composed: DictConfig, job: Job) -> dict[str, Any]:
         config = validate.run_config(composed)
         if job.sweep is None:  # a sweep checks its jobs together
-            validate.require_rule_used([config], job.overrides)
+            validate.require_normalize_rule_used([config], job.overrides)
         if job.variant and config.run.variant is None:
             config = replace(config, run=replace(config.run, variant=job.variant))
         if job.sweep is not None:
@@ -132,8 +132,8 @@ class TrainTask:
         return {"status": "skipped", "message": jobs.BUSY_MESSAGE}
 
     def _train_new(self, composed: DictConfig, config: RunConfig, job: Job) -> dict[str, Any]:
-        distributed_run.require_shared(config)
-        with naming_preset(job.tuned, "leave it out with tuned=null", job.preset_keys):
+        distributed_run.require_shareable(config)
+        with name_preset_in_errors(job.tuned, "leave it out with tuned=null", job.preset_keys):
             validate.try_environment(config)
         validate.require_init_from(config)
         print_warnings(config, self.call.name)
@@ -166,7 +166,7 @@ class TrainTask:
                 jobs.save_hydra(folder.path, composed)
                 start_message = f"{_run_title(config, job)}\n  folder  {folder.path}"
                 start_message += backend.message + algorithm.device.message
-                start_message += _origin_text(algorithm.origin)
+                start_message += _init_from_text(algorithm.origin)
                 start_message += "".join(
                     f"\n  image   {line}" for line in algorithm.components.image_descriptions
                 )
@@ -177,8 +177,8 @@ class TrainTask:
         if job.folder is not None and not job.folder.exists():
             job.folder = None
         # no message about the run's folder if a reopened run failed before it went on
-        has_started = job.run is None or job.run.has_started
-        code, text = report_failure(error, job.folder if has_started else None, self.call)
+        keeps_folder = job.run is None or job.run.has_started
+        code, text = report_failure(error, job.folder if keeps_folder else None, self.call)
         return {"code": code, "message": text}
 
     def _remove_empty_dir(self, job: Job) -> None:
@@ -189,12 +189,12 @@ class TrainTask:
 
 
 def _run_title(config: RunConfig, job: Job) -> str:
-    return title(config) + (f", tuned preset {job.tuned}" if job.tuned else "")
+    return run_title(config) + (f", tuned preset {job.tuned}" if job.tuned else "")
 
 
-def _origin_text(origin: dict[str, Any] | None) -> str:
+def _init_from_text(init_from: dict[str, Any] | None) -> str:
     """Return the origin of the run's initial weights; empty if they are new."""
-    if origin is None:
+    if init_from is None:
         return ""
-    source_text = f"({origin['algo']} on {origin['env']})"
-    return f"\n  init    weights of {origin['checkpoint']} in {origin['path']} {source_text}"
+    source_text = f"({init_from['algo']} on {init_from['env']})"
+    return f"\n  init    weights of {init_from['checkpoint']} in {init_from['path']} {source_text}"

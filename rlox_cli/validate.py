@@ -74,7 +74,7 @@ def checked_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
     return data
 
 
-def require_rule_used(configs: Sequence[RunConfig], overrides: Sequence[str]) -> None:
+def require_normalize_rule_used(configs: Sequence[RunConfig], overrides: Sequence[str]) -> None:
     """Raise `ConfigError` for a normalisation rule among `overrides` if no run normalises anything."""
     has_rule = any(o.lstrip("+").startswith("env.normalize_rule=") for o in overrides)
     if has_rule and not any(config.env.has_normalization for config in configs):

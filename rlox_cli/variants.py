@@ -57,9 +57,12 @@ def variant_keys(group: Group, option: str, folders: Sequence[Path]) -> dict[str
     if tag is None:
         return {}
     variant_values = _merged_values(group, option, folders, ())
-    kind = group.registry[tag]
-    defaults = {f.name: f.default for f in fields(kind)}
-    return {**{key: defaults[key] for key in conflicting_fields(kind, variant_values)}, **variant_values}
+    config_class = group.registry[tag]
+    defaults = {f.name: f.default for f in fields(config_class)}
+    return {
+        **{key: defaults[key] for key in conflicting_fields(config_class, variant_values)},
+        **variant_values,
+    }
 
 
 def _merged_values(
@@ -135,9 +138,13 @@ class VariantSource(ConfigSource):
         tag = ALGO.tag(requested_path.split("/")[1], self.folders)
         if tag is None or tag == path.split("/")[1]:
             return {}
-        kind = ALGO.registry[tag]
+        config_class = ALGO.registry[tag]
         preset_values = read_option_file("tuned", path.removeprefix("tuned/"), self.folders).get("algo", {})
-        return {f.name: f.default for f in fields(kind) if f.name in kind.drops and f.name in preset_values}
+        return {
+            f.name: f.default
+            for f in fields(config_class)
+            if f.name in config_class.drops and f.name in preset_values
+        }
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """Return an empty list: variants are not options themselves."""

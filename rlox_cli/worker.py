@@ -52,11 +52,11 @@ class JsonJobReporter(JobReporter):
         """Return a context manager that gives a function to report progress to."""
         return self._progress()
 
-    def report_outcome(self, outcome: dict[str, Any], is_last: bool) -> None:
+    def report_outcome(self, outcome: dict[str, Any], is_interrupted: bool) -> None:
         """Send the outcome, the last event of a job."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        self.send_event("ended", outcome=outcome, last=is_last)
+        self.send_event("ended", outcome=outcome, last=is_interrupted)
 
     @contextmanager
     def _progress(self) -> Iterator[Any]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from rlox.algorithms.native_a2c import NativeA2CLearner
 from rlox.algorithms.on_policy import (
     NativeLearnerFactory,
+    build_on_policy_run,
     get_collector,
-    on_policy_parts,
     split_policy_argument,
 )
 from rlox.callbacks import Callback, LoggerCallback
@@ -42,7 +42,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
         return A2CLearner(policy, algo)
 
     native_factory = NativeLearnerFactory(selector, lambda native: NativeA2CLearner(native, algo))
-    return on_policy_parts(config, context, make_torch_learner, native_factory=native_factory)
+    return build_on_policy_run(config, context, make_torch_learner, native_factory=native_factory)
 
 
 class A2C(Algorithm):

@@ -11,8 +11,8 @@ from rlox.algorithms.offline import (
     NO_ENV,
     DatasetArgument,
     PolicyAndLearner,
+    build_offline_run,
     offline_arguments,
-    offline_parts,
 )
 from rlox.algorithms.torch_bc import BCLearner, build_torch
 from rlox.callbacks import Callback, LoggerCallback
@@ -45,7 +45,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
         native = selector.make_native(lambda: network_width, lambda: build_native_bc(*args))
         return build_torch(*args) if native is None else native
 
-    return offline_parts(config, context, build_learner)
+    return build_offline_run(config, context, build_learner)
 
 
 class BC(Algorithm):

@@ -76,22 +76,22 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         self._apply_schedules(clock)
-        steps: list[Tensor] = []
+        step_metrics: list[Tensor] = []
         epochs = samples = 0
         for epoch in range(self.config.n_epochs):
-            n_rows, is_complete = self._epoch(batch, epoch, steps)
+            n_rows, is_complete = self._run_epoch(batch, epoch, step_metrics)
             samples += n_rows
             epochs += is_complete
             if not is_complete:
                 break
-        means, update = {}, update_label(batch.index, len(batch), clock)
-        if steps:
-            table = torch.stack(steps)
-            require_finite(table, METRIC_NAMES, update)
+        means, label = {}, update_label(batch.index, len(batch), clock)
+        if step_metrics:
+            table = torch.stack(step_metrics)
+            require_finite(table, METRIC_NAMES, label)
             means = dict(zip(METRIC_NAMES, table.mean(0).tolist(), strict=True))
         rows = batch.rows()
         metrics = self._metrics(explained_variance(rows.values, rows.returns), means, epochs)
-        require_finite_parameters(self.policy, self.optimizer.vector, update)
+        require_finite_parameters(self.policy, self.optimizer.vector, label)
         return Update(metrics, count=1, samples=samples)
 
     @abstractmethod
@@ -105,7 +105,7 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
     def _permutation(self, index: int, epoch: int, count: int) -> Tensor:
         return torch.from_numpy(self._minibatch_order(index, epoch, count))
 
-    def _epoch(self, batch: Rollout, epoch: int, steps: list[Tensor]) -> tuple[int, bool]:
+    def _run_epoch(self, batch: Rollout, epoch: int, step_metrics: list[Tensor]) -> tuple[int, bool]:
         """Run one epoch, append metrics to `steps`, and return its row count and whether it was completed.
 
         The shuffled copy of the rollout is freed at the end of the epoch, before the next one makes its own.
@@ -115,7 +115,7 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
             row = self._step(minibatch)
             if row is None:
                 return samples, False
-            steps.append(row)
+            step_metrics.append(row)
             samples += len(minibatch.returns)
         return samples, True
 

@@ -11,8 +11,8 @@ from rlox.algorithms.offline import (
     NO_ENV,
     DatasetArgument,
     PolicyAndLearner,
+    build_offline_run,
     offline_arguments,
-    offline_parts,
 )
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import CQLConfig, RunConfig
@@ -48,7 +48,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
         _require_unset(cast(CQLConfig, config.algo))
         return torch_discrete_cql.build_torch(config, context, encoder_spec, actions)
 
-    return offline_parts(config, context, build_learner)
+    return build_offline_run(config, context, build_learner)
 
 
 def _require_unset(algo: CQLConfig) -> None:

@@ -15,8 +15,8 @@ from rlox.algorithms.offline import (
     DatasetArgument,
     OfflineFactories,
     PolicyAndLearner,
+    build_offline_run,
     offline_arguments,
-    offline_parts,
 )
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DecisionTransformerConfig, RunConfig
@@ -121,7 +121,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
         fields = policy, observations, codec, normalizer, device
         return ReturnConditionedActor(*fields, target_return, algo.context_length, algo.return_scale)
 
-    return offline_parts(config, context, build_learner, OfflineFactories(make_source, make_actor))
+    return build_offline_run(config, context, build_learner, OfflineFactories(make_source, make_actor))
 
 
 class DecisionTransformer(Algorithm):

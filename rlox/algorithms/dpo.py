@@ -61,8 +61,8 @@ class DPOLearner(TextLearner):
         def partial_loss(rows: slice) -> PartialLoss:
             pairs = batch.slice_rows(rows)
             terms = self.terms(pairs)
-            numbers = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
-            return PartialLoss(terms.total, numbers, len(pairs.chosen) / total)
+            metrics = (terms.accuracy, terms.chosen, terms.rejected, terms.margin)
+            return PartialLoss(terms.total, metrics, len(pairs.chosen) / total)
 
         return self.build_update([self.accumulate_and_step(partial_loss, count)], clock, batch.n_prompts)
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from rlox.algorithms import native_dqn
 from rlox.algorithms.encoding import EncoderSpec
-from rlox.algorithms.off_policy import OffPolicyComponents, off_policy_parts
+from rlox.algorithms.off_policy import OffPolicyComponents, build_off_policy_run
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DQNConfig, RunConfig
 from rlox.envs.base import VectorEnv
@@ -37,7 +37,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
         return build_torch(*args)
 
-    return off_policy_parts(config, context, build_learner)
+    return build_off_policy_run(config, context, build_learner)
 
 
 class DQN(Algorithm):

@@ -65,11 +65,11 @@ class EncoderSpec:
         if self.make_encoder is None:
             return policy  # type: ignore[no-any-return]
         from rlox.networks import add_encoder
-        from rlox.policies.shared_encoder import SharedEncoder
+        from rlox.policies.shared_encoder import SharedEncoderPolicy
 
         actor, critic = self.make_pair(is_shared, is_orthogonal)
         if is_shared:
-            return SharedEncoder(actor, policy, mask_dim)
+            return SharedEncoderPolicy(actor, policy, mask_dim)
         policy.actor, policy.critic = add_encoder(actor, policy.actor), add_encoder(critic, policy.critic)
         return policy  # type: ignore[no-any-return]
 

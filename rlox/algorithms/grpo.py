@@ -102,8 +102,8 @@ class GRPOLearner(TextLearner):
         answers, config = batch.completions.slice_rows(rows_slice), self.config
         # reading a count waits for the GPU, so tokens are counted only if the batch has several parts
         is_shared = self.group.size > 1 or config.accumulate > 1
-        tokens = max(self.group.total(float(mask.sum())), 1.0) if is_shared else 1.0
-        completions = self.group.size * len(mask)
+        n_tokens = max(self.group.total(float(mask.sum())), 1.0) if is_shared else 1.0
+        n_completions = self.group.size * len(mask)
 
         def partial_loss(rows: slice) -> PartialLoss:
             old_log_probs, ref_log_probs, weights = (
@@ -124,14 +124,14 @@ class GRPOLearner(TextLearner):
                     torch.zeros_like(log_probs) if old_log_probs is None else log_probs - old_log_probs
                 )
                 ratio = (log_ratio.exp() * token_mask).sum() / token_mask.sum().clamp(min=1)
-            numbers = (terms.policy, terms.kl, terms.clip_low, terms.clip_high, ratio)
-            token_share = float(token_mask.sum()) / tokens if is_shared else 1.0
-            completion_share = len(token_mask) / completions
+            metrics = (terms.policy, terms.kl, terms.clip_low, terms.clip_high, ratio)
+            token_share = float(token_mask.sum()) / n_tokens if is_shared else 1.0
+            completion_share = len(token_mask) / n_completions
             share = token_share if config.loss_type in TOKEN_NORMALIZED else completion_share
             # gspo clips completions, not tokens
             clip_share = completion_share if config.loss_type == "gspo" else token_share
             return PartialLoss(
-                terms.total, numbers, share, [share, token_share, clip_share, clip_share, token_share]
+                terms.total, metrics, share, [share, token_share, clip_share, clip_share, token_share]
             )
 
         return self.accumulate_and_step(partial_loss, len(mask))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rlox.algorithms.on_policy import get_collector, on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy_run, get_collector
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import HybridPPOConfig, RunConfig
@@ -40,11 +40,11 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
             f"device={config.device}: in hybrid_ppo Rust and torch share the parameters' memory, which has "
             "to be on the CPU; use device=cpu, or algo=ppo"
         )
-    return on_policy_parts(
+    return build_on_policy_run(
         config,
         context,
         lambda policy: HybridPPOLearner(policy, algo, context.streams),
-        minibatch=algo.batch_size,
+        minibatch_size=algo.batch_size,
     )
 
 

@@ -26,21 +26,21 @@ class IQLLearnerMixin:
     """Applies the learning rate schedules, with cosine decay for the actor, and reports the rates."""
 
     config: IQLConfig
-    actor: Any  # optimizers
-    critic: Any
-    value: Any
+    actor_optimizer: Any  # optimizers
+    critic_optimizer: Any
+    value_optimizer: Any
 
     def _apply_schedules(self, clock: Clock) -> None:
         """Set the learning rates."""
-        self.critic.lr = self.value.lr = self.config.at("learning_rate", clock.remaining)
+        self.critic_optimizer.lr = self.value_optimizer.lr = self.config.at("learning_rate", clock.remaining)
         progress = 1.0 - clock.remaining
         cosine_factor = 0.5 * (1.0 + math.cos(math.pi * progress)) if self.config.cosine_actor else 1.0
-        self.actor.lr = self.critic.lr * cosine_factor
+        self.actor_optimizer.lr = self.critic_optimizer.lr * cosine_factor
 
     def _add_metrics(self, update: Update) -> Update:
         """Add the learning rates to the update's metrics."""
         rates = {
-            "train/learning_rate": self.critic.lr,
-            "train/actor_learning_rate": self.actor.lr,
+            "train/learning_rate": self.critic_optimizer.lr,
+            "train/actor_learning_rate": self.actor_optimizer.lr,
         }
         return replace(update, metrics={**update.metrics, **rates})

@@ -27,7 +27,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
         super().__init__(native, _optimizer(native, config))
         self.config = config
         # the vectors of parameters and moments (RMSprop has one moment) stay at their addresses
-        first_moment, *second_moment = (self.optimizer.moment(name) for name in self.optimizer.moments)
+        first_moment, *second_moment = (self.optimizer.moment(name) for name in self.optimizer.moment_names)
         self._vectors = native.vector, first_moment, second_moment[0] if second_moment else None
 
     def update(self, batch: Rollout, clock: Clock) -> Update:
@@ -50,14 +50,14 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
             _metrics_by_name(result), rollout_explained_variance(batch), ent_coef, len(obs[valid])
         )
 
-    def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
+    def fused_update(self, clock: Clock, iteration: Iteration, index: int, n_rows: int) -> FusedUpdate:
         """Collect rollout number `index`, of `rows` rows, and learn from it; bit for bit like `update`."""
         ent_coef = self._apply_schedules(clock)
-        with label_errors(update_label(index, rows, clock)), counted_steps(self.optimizer) as steps:
+        with label_errors(update_label(index, n_rows, clock)), counted_steps(self.optimizer) as steps:
             result = iteration.a2c(*self._vectors, steps, **self._settings(ent_coef))
         explained_var = result["explained_variance"]
         return FusedUpdate(
-            self._build_update(_metrics_by_name(result), explained_var, ent_coef, rows), result["seconds"]
+            self._build_update(_metrics_by_name(result), explained_var, ent_coef, n_rows), result["seconds"]
         )
 
     def _settings(self, ent_coef: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rlox.envs.base import VectorEnv
 from rlox.optim.native import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
 from rlox.policies.engine import counted_steps, label_errors
 from rlox.policies.native_exploration import NativeEpsilonGreedy
-from rlox.policies.native_q import NativeQ, QSizes
+from rlox.policies.native_q import NativeQPolicy, QSizes
 from rlox.training.components import BuildContext
 from rlox.training.native_fields import require_native
 from rlox.training.replay_update import build_update, update_label
@@ -31,7 +31,7 @@ __all__ = ["NativeDQNLearner", "build_native"]
 class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
     """Native counterpart of `DQNLearner`: results differ by rounding only; states are interchangeable."""
 
-    def __init__(self, native: NativeQ, config: DQNConfig) -> None:
+    def __init__(self, native: NativeQPolicy, config: DQNConfig) -> None:
         self.native, self.config = native, config
         parameters, lr = native.parameter_vectors[""], config.initial("learning_rate")
         self.optimizer = NativeOptimizer(parameters, ADAM_MOMENTS, lr, config.adam_eps)
@@ -83,6 +83,6 @@ def build_native(
 
         return build_policy(algo, env, encoder_spec)
 
-    native = NativeQ(sizes, config.seed, make_module)
+    native = NativeQPolicy(sizes, config.seed, make_module)
     explorer = NativeEpsilonGreedy(native, env.n_envs, partial(scheduled_epsilon, algo), config.seed)
     return OffPolicyComponents(native, explorer, NativeDQNLearner(native, algo))

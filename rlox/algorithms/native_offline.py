@@ -51,11 +51,15 @@ class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
     def __init__(self, native: NativeIQLPolicy, config: IQLConfig) -> None:
         self.native, self.config = native, config
         lr, parts = config.initial("learning_rate"), native.parameter_vectors
-        self.actor, self.critic, self.value = (
+        self.actor_optimizer, self.critic_optimizer, self.value_optimizer = (
             NativeOptimizer(parts[name], ADAM_MOMENTS, lr, 1e-8) for name in ("actor", "critic", "value")
         )
         self.target = NativeTargetNetwork(parts["critic"])
-        named = {"actor": self.actor, "critic": self.critic, "value": self.value}
+        named = {
+            "actor": self.actor_optimizer,
+            "critic": self.critic_optimizer,
+            "value": self.value_optimizer,
+        }
         super().__init__(native, {**named, "target": self.target}, [self.target])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
@@ -63,12 +67,16 @@ class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
         self._apply_schedules(clock)
         self.native.check()
         config, errors = self.config, np.empty(batch.rewards.shape, np.float32)
-        steps = adam_vectors(self.actor), adam_vectors(self.critic), adam_vectors(self.value)
+        adam_contexts = (
+            adam_vectors(self.actor_optimizer),
+            adam_vectors(self.critic_optimizer),
+            adam_vectors(self.value_optimizer),
+        )
         with (
             label_errors(update_label(batch, clock)),
-            steps[0] as actor,
-            steps[1] as critic,
-            steps[2] as value,
+            adam_contexts[0] as actor,
+            adam_contexts[1] as critic,
+            adam_contexts[2] as value,
         ):
             result = self.native.engine.learn(
                 actor,
@@ -77,14 +85,14 @@ class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
                 self.target.vector,
                 *batch_columns(batch),
                 errors,
-                learning_rate=self.critic.lr,
-                actor_learning_rate=self.actor.lr,
+                learning_rate=self.critic_optimizer.lr,
+                actor_learning_rate=self.actor_optimizer.lr,
                 tau=config.tau,
                 expectile=config.expectile,
                 temperature=config.temperature,
                 max_weight=config.max_weight,
                 max_grad_norm=config.max_grad_norm,
-                adam_eps=self.critic.eps,
+                adam_eps=self.critic_optimizer.eps,
             )
         names = ("critic", "value", "actor", "q_mean", "v_mean", "weight", "grad_norm")
         values = (result[name] for name in names)
@@ -100,8 +108,8 @@ class NativeBCLearner:
         self.native, self.config = native, config
         lr = config.initial("learning_rate")
         self.optimizer = NativeOptimizer(native.parameter_vectors[""], ADAM_MOMENTS, lr, 1e-8)
-        fit_names = "policy/accuracy" if native.is_discrete else "policy/error"
-        self.metric_names = ("loss/policy", fit_names, "train/grad_norm")
+        fit_name = "policy/accuracy" if native.is_discrete else "policy/error"
+        self.metric_names = ("loss/policy", fit_name, "train/grad_norm")
 
     @property
     def policy(self) -> Any:
@@ -205,6 +213,6 @@ def build_native_bc(
 
         return build_actor(algo, encoder_spec.features, actions)
 
-    shape = (actions.is_discrete, actions.size, encoder_spec.features, algo.net_arch, algo.activation)
-    native = NativeBCPolicy(*shape, config.seed, make_module)
+    policy_args = (actions.is_discrete, actions.size, encoder_spec.features, algo.net_arch, algo.activation)
+    native = NativeBCPolicy(*policy_args, config.seed, make_module)
     return native, NativeBCLearner(native, algo)

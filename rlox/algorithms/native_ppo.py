@@ -55,17 +55,17 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
             result = self._learn(batch, order if isinstance(valid, slice) else valid[order], adam)
         return self._build_update(result, rollout_explained_variance(batch))
 
-    def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
+    def fused_update(self, clock: Clock, iteration: Iteration, index: int, n_rows: int) -> FusedUpdate:
         """Collect rollout number `index`, of `rows` rows, and learn from it; bit for bit like `update`."""
         self._apply_schedules(clock)
-        order = self._minibatch_orders(index, rows)
-        with label_errors(update_label(index, rows, clock)), adam_vectors(self.optimizer) as adam:
+        order = self._minibatch_orders(index, n_rows)
+        with label_errors(update_label(index, n_rows, clock)), adam_vectors(self.optimizer) as adam:
             result = iteration.ppo(*adam, order, **self._settings())
         return FusedUpdate(self._build_update(result, result["explained_variance"]), result["seconds"])
 
-    def _minibatch_orders(self, index: int, rows: int) -> NDArray[np.int64]:
+    def _minibatch_orders(self, index: int, n_rows: int) -> NDArray[np.int64]:
         """Return the row order of each epoch over rollout number `index`, `[n_epochs, rows]`."""
-        order = partial(self._minibatch_order, index, count=rows)
+        order = partial(self._minibatch_order, index, count=n_rows)
         return np.stack([order(epoch) for epoch in range(self.config.n_epochs)])
 
     def _build_update(self, result: Mapping[str, float], explained_var: float) -> Update:

@@ -43,12 +43,12 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
     ) -> None:
         self.native, self.config, self._seed = native, config, seed
         lr, parts = config.initial("learning_rate"), native.parameter_vectors
-        self.actor, self.critic = (
+        self.actor_optimizer, self.critic_optimizer = (
             NativeOptimizer(parts[name], ADAM_MOMENTS, lr, 1e-8) for name in ("actor", "critic")
         )
         self.target = NativeTargetNetwork(parts["critic"])
         self.temperature = NativeTemperature(*config.temperature, target_entropy, lr)
-        named = {"actor": self.actor, "critic": self.critic, "target": self.target}
+        named = {"actor": self.actor_optimizer, "critic": self.critic_optimizer, "target": self.target}
         super().__init__(native, {**named, "temperature": self.temperature}, [self.target])
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
@@ -56,17 +56,19 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         self._apply_schedules(clock)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
-    def _learn(self, batch: Transitions, number: int, label: str) -> Update:
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         config = self.config
         self.native.check()
         errors = np.empty(batch.rewards.shape, np.float32)
         shape = (2, *batch.actions.shape[1:])
-        noise = [update_noise(self._seed, number + i, shape) for i in range(len(batch))]
+        noise = [update_noise(self._seed, first_update + i, shape) for i in range(len(batch))]
         with ExitStack() as stack:
             stack.enter_context(label_errors(label))
-            actor, critic = (stack.enter_context(adam_vectors(o)) for o in (self.actor, self.critic))
+            actor, critic = (
+                stack.enter_context(adam_vectors(o)) for o in (self.actor_optimizer, self.critic_optimizer)
+            )
             log_alpha, entropy_or_alpha = stack.enter_context(
-                self.temperature.engine_arguments(self.actor.lr)
+                self.temperature.engine_arguments(self.actor_optimizer.lr)
             )
             result = self.native.update_engine.learn(
                 actor,
@@ -78,12 +80,12 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
                 None if batch.weights is None else np.asarray(batch.weights),
                 log_alpha,
                 entropy_or_alpha=entropy_or_alpha,
-                first=number,
-                learning_rate=self.actor.lr,
+                first=first_update,
+                learning_rate=self.actor_optimizer.lr,
                 tau=config.tau,
                 target_update_interval=config.target_update_interval,
                 max_grad_norm=config.max_grad_norm,
-                adam_eps=self.critic.eps,
+                adam_eps=self.critic_optimizer.eps,
             )
         names = ("critic", "actor", "temperature", "q_mean", "entropy", "alpha", "grad_norm")
         metrics = {name: result[key] for name, key in zip(METRIC_NAMES, names, strict=True)}

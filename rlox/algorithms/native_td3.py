@@ -38,13 +38,13 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
     def __init__(self, native: NativeDeterministicPolicy, config: TD3LikeConfig, seed: int) -> None:
         self.native, self.config, self._seed = native, config, seed
         lr, parts = config.initial("learning_rate"), native.parameter_vectors
-        self.actor, self.critic = (
+        self.actor_optimizer, self.critic_optimizer = (
             NativeOptimizer(parts[name], ADAM_MOMENTS, lr, 1e-8) for name in ("actor", "critic")
         )
         self.target_actor = NativeTargetNetwork(parts["actor"])
         self.target_critic = NativeTargetNetwork(parts["critic"])
         targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
-        named = {"actor": self.actor, "critic": self.critic, **targets}
+        named = {"actor": self.actor_optimizer, "critic": self.critic_optimizer, **targets}
         super().__init__(native, named, list(targets.values()))
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
@@ -52,13 +52,17 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         self._apply_schedules(clock)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
-    def _learn(self, batch: Transitions, number: int, label: str) -> Update:
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         config, (delay, noise_std, noise_clip) = self.config, self.config.td3_settings
         self.native.check()
         errors = np.empty(batch.rewards.shape, np.float32)
-        update_numbers = range(number, number + len(batch)) if noise_std else ()
+        update_numbers = range(first_update, first_update + len(batch)) if noise_std else ()
         noise = [update_noise(self._seed, i, batch.actions.shape[1:]) for i in update_numbers]
-        with label_errors(label), adam_vectors(self.actor) as actor, adam_vectors(self.critic) as critic:
+        with (
+            label_errors(label),
+            adam_vectors(self.actor_optimizer) as actor,
+            adam_vectors(self.critic_optimizer) as critic,
+        ):
             result = self.native.update_engine.learn(
                 actor,
                 critic,
@@ -68,14 +72,14 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
                 errors,
                 np.stack(noise) if noise else None,
                 None if batch.weights is None else np.asarray(batch.weights),
-                first=number,
-                learning_rate=self.actor.lr,
+                first=first_update,
+                learning_rate=self.actor_optimizer.lr,
                 tau=config.tau,
                 policy_delay=delay,
                 target_noise=noise_std,
                 noise_clip=noise_clip,
                 max_grad_norm=config.max_grad_norm,
-                adam_eps=self.critic.eps,
+                adam_eps=self.critic_optimizer.eps,
                 **self._extra_settings,
             )
         self.actor_loss = result.get("actor", self.actor_loss)

@@ -43,7 +43,7 @@ from rlox.types import Transitions
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
 
-__all__ = ["OffPolicyBuilder", "OffPolicyComponents", "off_policy_parts"]
+__all__ = ["OffPolicyBuilder", "OffPolicyComponents", "build_off_policy_run"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class OffPolicyComponents:
 OffPolicyBuilder = Callable[[VectorEnv, EncoderSpec, BackendSelector], OffPolicyComponents]
 
 
-def off_policy_parts(
+def build_off_policy_run(
     config: RunConfig, context: BuildContext, build_learner: OffPolicyBuilder
 ) -> RunComponents:
     """Build a run whose learner, from `build_learner`, gets transitions replayed from `config.buffer`."""
@@ -180,8 +180,10 @@ def _make_replay_sampler(
     buffer, full_bytes = make(packing)
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
     frames = 1 if hindsight else frames_to_share(env.observations)
-    one_hot = None if packing is None else make
-    replay_sampler = ReplaySampler(buffer, buffer_config, *sizes, hindsight, frames, packing, one_hot)
+    make_one_hot_buffer = None if packing is None else make
+    replay_sampler = ReplaySampler(
+        buffer, buffer_config, *sizes, hindsight, frames, packing, make_one_hot_buffer
+    )
     if context.fills_buffer:
         _require_enough_memory(
             algo, env, replay_sampler, option_name, context.device_name == "cpu", encoder_cost

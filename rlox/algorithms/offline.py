@@ -43,8 +43,8 @@ __all__ = [
     "DatasetArgument",
     "OfflineFactories",
     "PolicyAndLearner",
+    "build_offline_run",
     "offline_arguments",
-    "offline_parts",
     "require_env",
     "require_valid_actions",
 ]
@@ -63,7 +63,7 @@ class OfflineFactories:
     actor: Callable[..., BaseActor[Any]] = Actor
 
 
-def offline_parts(
+def build_offline_run(
     config: RunConfig,
     context: BuildContext,
     build_learner: OfflineBuilder,
@@ -79,11 +79,11 @@ def offline_parts(
             "of a dataset as constructor argument"
         )
     algo, env = cast(OfflineAlgorithmConfig, config.algo), config.env
-    observations, actions = _spaces(config, algo, context)
+    observations, actions = _make_codecs(config, algo, context)
     encoder_spec = _make_encoder_spec(algo, observations, env.id)
     preparation = _make_preparation(algo, observations, actions, env.id)
     source = factories.source(
-        lambda: _dataset(config, context, observations, actions),
+        lambda: _load_dataset(config, context, observations, actions),
         algo.batch_size,
         context.streams,
         preparation,
@@ -156,22 +156,22 @@ def _make_preparation(
     return Preparation(algo.gamma, images, algo.standardize_obs, algo.reward_factor, bounds)
 
 
-def _spaces(config: RunConfig, algo: OfflineAlgorithmConfig, context: BuildContext) -> SpaceCodecs:
+def _make_codecs(config: RunConfig, algo: OfflineAlgorithmConfig, context: BuildContext) -> SpaceCodecs:
     """Return codecs for the spaces of the environment, else of the dataset, else of the given sizes.
 
     Box actions are rescaled to [-1, 1] if the algorithm needs bounds.
     """
-    observations, actions = _spaces_from_env_or_sizes(config, algo, context)
+    observations, actions = _codecs_from_env_or_sizes(config, algo, context)
     require_actions(config, actions)
     if actions.kind != "Box" and (high := _action_bound(algo)) is not None:
         raise ConfigError(f"algo.act_high={high:g}: these actions are choices; leave algo.act_high out")
     if algo.needs_bounds and actions.kind == "Box":
         actions = actions.unit_codec(config.env.id, algo.name)
-        _require_high(algo, actions)
+        _require_action_bound(algo, actions)
     return observations, actions
 
 
-def _spaces_from_env_or_sizes(
+def _codecs_from_env_or_sizes(
     config: RunConfig, algo: OfflineAlgorithmConfig, context: BuildContext
 ) -> SpaceCodecs:
     if config.env.id != NO_ENV:
@@ -186,9 +186,9 @@ def _spaces_from_env_or_sizes(
             close_or_warn(env, config.env.id)
         _require_sizes(algo, *codecs)
         return codecs
-    if (codecs_recorded := _recorded_spaces(config, context)) is not None:
-        _require_sizes(algo, *codecs_recorded)
-        return codecs_recorded
+    if (recorded_codecs := _recorded_codecs(config, context)) is not None:
+        _require_sizes(algo, *recorded_codecs)
+        return recorded_codecs
     if algo.obs_dim is None or algo.act_dim is None or algo.continuous is None:
         raise ConfigError(
             f"{algo.name} without an environment needs algo.obs_dim, algo.act_dim and algo.continuous, or at "
@@ -201,7 +201,7 @@ def _spaces_from_env_or_sizes(
     return ObservationCodec.of(spaces.Box(-np.inf, np.inf, (algo.obs_dim,))), ActionCodec.of(space)
 
 
-def _recorded_spaces(config: RunConfig, context: BuildContext) -> SpaceCodecs | None:
+def _recorded_codecs(config: RunConfig, context: BuildContext) -> SpaceCodecs | None:
     """Return codecs for the spaces recorded in the dataset at `buffer.path`; None if `obs_dim` is given."""
     algo, path = cast(OfflineAlgorithmConfig, config.algo), cast(OfflineConfig, config.buffer).path
     if path is None or context.dataset is not None or algo.obs_dim is not None:
@@ -234,7 +234,7 @@ def _require_sizes(
             raise ConfigError(f"algo.{key}={configured}: the environment or dataset has {actual}")
 
 
-def _require_high(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
+def _require_action_bound(algo: OfflineAlgorithmConfig, actions: UnitCodec) -> None:
     """Raise `ConfigError` if `act_high` is set and is not the bound of these actions."""
     high = _action_bound(algo)
     if high is None:
@@ -253,7 +253,7 @@ def _act_dim(actions: ActionCodec) -> int:
     return actions.size if actions.is_discrete else actions.shape[0]
 
 
-def _dataset(
+def _load_dataset(
     config: RunConfig, context: BuildContext, observations: ObservationCodec, actions: ActionCodec
 ) -> LoadedDataset:
     """Load and check the dataset given as an object or named by `buffer.path`."""

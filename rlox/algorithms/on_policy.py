@@ -43,8 +43,8 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = [
     "NativeLearnerFactory",
+    "build_on_policy_run",
     "get_collector",
-    "on_policy_parts",
     "rollout_bytes",
     "split_policy_argument",
     "update_label",
@@ -66,12 +66,12 @@ class HasNativePolicy(Protocol):
     native: NativePolicy
 
 
-def on_policy_parts(
+def build_on_policy_run(
     config: RunConfig,
     context: BuildContext,
     make_learner: Callable[[ActorCritic], Learner[Rollout]],
-    minibatch: int | None = None,
-    orders: int = 0,
+    minibatch_size: int | None = None,
+    n_orders: int = 0,
     native_factory: NativeLearnerFactory | None = None,
 ) -> RunComponents:
     """Build the components of a run that learns from rollouts of `algo.n_steps` steps.
@@ -84,8 +84,8 @@ def on_policy_parts(
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     if native_factory is None and algo.backend == NATIVE:
         raise ConfigError(native_refusal_message(f"{algo.name} has no native engine"))
-    kind = RolloutCollector if algo.backend == "torch" else NativeCollector
-    collector = kind(
+    collector_class = RolloutCollector if algo.backend == "torch" else NativeCollector
+    collector = collector_class(
         env_config.id if context.env is None else context.env,
         env_config.n_envs,
         config.seed,
@@ -96,7 +96,7 @@ def on_policy_parts(
     )
     with close_on_error(collector, context.env):
         require_actions(config, collector.env.actions)
-        return _build(config, context, collector, make_learner, minibatch, orders, native_factory)
+        return _build(config, context, collector, make_learner, minibatch_size, n_orders, native_factory)
 
 
 def _build(
@@ -104,8 +104,8 @@ def _build(
     context: BuildContext,
     collector: RolloutCollector,
     make_learner: Callable[[ActorCritic], Learner[Rollout]],
-    minibatch: int | None,
-    orders: int,
+    minibatch_size: int | None,
+    n_orders: int,
     native_factory: NativeLearnerFactory | None,
 ) -> RunComponents:
     """Build source, learner, actor and evaluator for the environments of a collector."""
@@ -118,8 +118,8 @@ def _build(
         EncoderSpec(observations.input_dim) if has_user_policy else make_encoder_spec(*encoder_args)
     )
     require_memory(
-        rollout_bytes(algo, env, context.device_name == "cpu", minibatch, widths, encoder_spec.cost)
-        + 8 * orders * algo.n_steps * env.n_envs,
+        rollout_bytes(algo, env, context.device_name == "cpu", minibatch_size, widths, encoder_spec.cost)
+        + 8 * n_orders * algo.n_steps * env.n_envs,
         f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
         "algo.n_steps or env.n_envs",
     )
@@ -253,7 +253,7 @@ def rollout_bytes(
     config: OnPolicyConfig,
     env: VectorEnv,
     on_cpu: bool,
-    minibatch: int | None,
+    minibatch_size: int | None,
     widths: tuple[Sequence[int], Sequence[int]],
     encoder_cost: EncoderCost = NO_COST,
 ) -> int:
@@ -285,11 +285,13 @@ def rollout_bytes(
         1 if config.share_encoder else 2
     )
     learn_bytes = (
-        4 * min(minibatch or rows, rows) * (saved_activations + 2 * max_width + head_numbers + image_numbers)
+        4
+        * min(minibatch_size or rows, rows)
+        * (saved_activations + 2 * max_width + head_numbers + image_numbers)
     )
     if config.share_encoder:
         score_bytes += 4 * rows * encoder_cost.features  # features saved while acting
-    if minibatch:
+    if minibatch_size:
         learn_bytes += rows * (observations.row_bytes + actions.row_bytes + 4 * 4 + 8)
     return arena_bytes + score_bytes + learn_bytes
 
@@ -300,6 +302,6 @@ def get_collector(algorithm: Algorithm) -> RolloutCollector:
     return collector
 
 
-def update_label(index: int, rows: int, clock: Clock) -> str:
+def update_label(index: int, n_rows: int, clock: Clock) -> str:
     """Return how messages name the update on rollout number `index`, which has `rows` rows."""
-    return f"update of rollout {index} (env_steps {clock.env_steps + rows})"
+    return f"update of rollout {index} (env_steps {clock.env_steps + n_rows})"

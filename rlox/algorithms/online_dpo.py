@@ -137,7 +137,7 @@ class OnlineDPO(GenerationAlgorithm):
     """
 
     name = "online_dpo"
-    objects = ("ref_model", "preference_fn", "server")
+    accepted_objects = ("ref_model", "preference_fn", "server")
     make = staticmethod(make)
 
     def __init__(

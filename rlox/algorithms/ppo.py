@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from rlox.algorithms.native_ppo import NativePPOLearner
 from rlox.algorithms.on_policy import (
     NativeLearnerFactory,
+    build_on_policy_run,
     get_collector,
-    on_policy_parts,
     split_policy_argument,
 )
 from rlox.callbacks import Callback, LoggerCallback
@@ -47,12 +47,12 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """Build the components of a PPO run, which learns from rollouts."""
     algo = cast(PPOConfig, config.algo)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
-    return on_policy_parts(
+    return build_on_policy_run(
         config,
         context,
         torch_learner_factory(algo, context.streams),
-        minibatch=algo.batch_size,
-        orders=0 if selector.is_torch_forced or context.device_name != "cpu" else algo.n_epochs,
+        minibatch_size=algo.batch_size,
+        n_orders=0 if selector.is_torch_forced or context.device_name != "cpu" else algo.n_epochs,
         native_factory=NativeLearnerFactory(
             selector, lambda native: NativePPOLearner(native, algo, context.streams)
         ),

@@ -26,7 +26,7 @@ from rlox.parameters.encoder_cost import EncoderCost
 from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
-from rlox.policies.scored import Scored, graph
+from rlox.policies.scored import Scored, evaluate_with_autograd
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.rollout import RolloutSource
@@ -63,13 +63,13 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, SequenceMinibatch
         def evaluate() -> tuple[Tensor, Tensor, Tensor]:
             """Evaluate every row, since later rows depend on earlier states; return results of valid rows."""
             log_probs, entropy, values = self.policy.evaluate_actions(
-                minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
+                minibatch.obs, minibatch.actions, minibatch.state, minibatch.subsequences
             )
             if (rows := minibatch.valid) is not None:
                 return log_probs[rows], entropy[rows], values[rows]
             return log_probs, entropy, values
 
-        return graph(evaluate, self.policy.parameters())
+        return evaluate_with_autograd(evaluate, self.policy.parameters())
 
 
 def make_policy(
@@ -161,15 +161,15 @@ def recurrent_bytes(
     config: RecurrentPPOConfig, env: VectorEnv, device: torch.device, encoder_cost: EncoderCost = NO_COST
 ) -> int:
     """Return `rollout_bytes` plus the memory that recurrent layers need while learning or scoring."""
-    minibatch = max(config.batch_size, config.n_steps)
+    minibatch_size = max(config.batch_size, config.n_steps)
     base_bytes = rollout_bytes(
-        config, env, device.type == "cpu", minibatch, config.hidden_widths, encoder_cost
+        config, env, device.type == "cpu", minibatch_size, config.hidden_widths, encoder_cost
     )
     if device.type != "cpu":
         return base_bytes
     rows = config.n_steps * env.n_envs
     n_recurrent_layers = 2 if config.critic == "own" else 1
-    learn_numbers = min(minibatch, rows) * SAVED_NUMBERS * config.n_lstm_layers * n_recurrent_layers
+    learn_numbers = min(minibatch_size, rows) * SAVED_NUMBERS * config.n_lstm_layers * n_recurrent_layers
     score_numbers = min(max(SCORE_ROWS, config.n_steps), rows) * SCORE_NUMBERS
     return base_bytes + 4 * config.lstm_hidden_size * max(learn_numbers, score_numbers)  # one after the other
 

@@ -15,13 +15,13 @@ class ReplayLearnerMixin:
     """Applies the learning rate schedule of actor and critics, and adds the rate to the metrics."""
 
     config: AlgorithmConfig
-    actor: Any  # optimizers
-    critic: Any
+    actor_optimizer: Any  # optimizers
+    critic_optimizer: Any
 
     def _apply_schedules(self, clock: Clock) -> None:
         """Set the learning rates."""
-        self.actor.lr = self.critic.lr = self.config.at("learning_rate", clock.remaining)
+        self.actor_optimizer.lr = self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)
 
     def _add_metrics(self, update: Update) -> Update:
         """Add the learning rate to the update's metrics."""
-        return replace(update, metrics={**update.metrics, "train/learning_rate": self.actor.lr})
+        return replace(update, metrics={**update.metrics, "train/learning_rate": self.actor_optimizer.lr})

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 from rlox.algorithms import native_sac
 from rlox.algorithms.encoding import EncoderSpec
-from rlox.algorithms.off_policy import OffPolicyComponents, off_policy_parts
+from rlox.algorithms.off_policy import OffPolicyComponents, build_off_policy_run
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.base import VectorEnv
@@ -33,7 +33,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
         build = _build_discrete if env.actions.is_discrete else _build_continuous
         return build(config, context, env, encoder_spec, selector)
 
-    return off_policy_parts(config, context, build_learner)
+    return build_off_policy_run(config, context, build_learner)
 
 
 def _build_continuous(

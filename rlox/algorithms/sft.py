@@ -87,7 +87,7 @@ class SFT(TextAlgorithm):
     """
 
     name = "sft"
-    objects = ()
+    accepted_objects = ()
     make = staticmethod(make)
 
     def __init__(

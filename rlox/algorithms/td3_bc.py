@@ -12,8 +12,8 @@ from rlox.algorithms.offline import (
     NO_ENV,
     DatasetArgument,
     PolicyAndLearner,
+    build_offline_run,
     offline_arguments,
-    offline_parts,
 )
 from rlox.algorithms.torch_td3_bc import build_torch
 from rlox.callbacks import Callback, LoggerCallback
@@ -40,7 +40,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
             config, context, encoder_spec, actions
         )
 
-    return offline_parts(config, context, build_learner)
+    return build_offline_run(config, context, build_learner)
 
 
 class TD3BC(Algorithm):

@@ -56,7 +56,7 @@ ENV_ARGUMENTS = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "
 class TextAlgorithm(Algorithm):
     """Base façade of algorithms on text; the run's length counts prompts."""
 
-    objects: ClassVar[tuple[str, ...]] = ("ref_model",)  # objects that this algorithm accepts
+    accepted_objects: ClassVar[tuple[str, ...]] = ("ref_model",)  # objects that this algorithm accepts
 
     def _init_text(
         self,
@@ -134,7 +134,7 @@ class TextAlgorithm(Algorithm):
                 )
         objects_by_name = {"ref_model": ref_model, "preference_fn": preference_fn, "server": server}
         for name, argument in objects_by_name.items():
-            if argument is not None and name not in cls.objects:
+            if argument is not None and name not in cls.accepted_objects:
                 raise ConfigError(f"{name} is given, but {cls.name} uses none; leave it out")
         functions = as_reward_functions(reward_fn)
         files = _file_paths(overrides)
@@ -162,8 +162,8 @@ class TextAlgorithm(Algorithm):
         self._n_sampled_predictions += not deterministic
         generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)
         codec = self._text.codec
-        texts = not isinstance(prompts, Tensor) and any(isinstance(p, str) for p in prompts)
-        if not texts or codec is None:
+        are_texts = not isinstance(prompts, Tensor) and any(isinstance(p, str) for p in prompts)
+        if not are_texts or codec is None:
             return self._text.generate(parse_token_rows(cast(Any, prompts)), generator).token_rows()
         rows = [torch.from_numpy(codec.encode(cast(str, prompt))) for prompt in prompts]
         return [codec.decode(row.numpy()) for row in self._text.generate(rows, generator).token_rows()]
@@ -246,7 +246,7 @@ class TextAlgorithm(Algorithm):
     def _train_on(
         self,
         make_batch: Callable[[Clock], Any],
-        prompts: int,
+        n_prompts: int,
         counts_toward_total: bool = True,
         progress: bool = False,
     ) -> dict[str, float]:
@@ -257,10 +257,10 @@ class TextAlgorithm(Algorithm):
         source: TextSource[Any] = self.source
         # `fit` refuses a call from within training, which then continues with its previous batches
         previous, source.next_override = source.next_override, make_batch
-        end = self.clock.samples + prompts
+        end = self.clock.samples + n_prompts
         total = max(end, self.clock.horizon) if counts_toward_total else end
 
-        def watch(clock: Clock, *_: object) -> None:
+        def stop_at_end(clock: Clock, *_: object) -> None:
             if clock.samples >= end:
                 self.stop("that was all")
 
@@ -268,7 +268,7 @@ class TextAlgorithm(Algorithm):
             self._resume_status.warn(self.clock.now, self.env_id, is_training=True)
             with make_reporter_if(progress) as report, finish_update_on_interrupt(self.stop):
                 progress_hooks = [progress_hook(report, self.clock.now, self.recent)] if report else []
-                self.fit(total, hooks=(watch, *progress_hooks))
+                self.fit(total, hooks=(stop_at_end, *progress_hooks))
         finally:
             source.next_override = previous
         return {name: float(value) for name, value in self.summary().items()}
@@ -281,12 +281,12 @@ SHORT_METRIC_NAMES = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": 
 class GenerationAlgorithm(TextAlgorithm):
     """Base façade of algorithms that learn from completions of their own model."""
 
-    objects: ClassVar[tuple[str, ...]] = ("ref_model", "server")
+    accepted_objects: ClassVar[tuple[str, ...]] = ("ref_model", "server")
 
     def train_step(self, prompts: Tensor | Sequence[Tensor]) -> dict[str, float]:
         """Learn from one batch of prompts `[B, P]`, or rows of different lengths, and return its metrics."""
         rows = parse_token_rows(prompts)
-        return self._train_epochs(rows, len(rows), 1, step=True)
+        return self._train_epochs(rows, len(rows), 1, counts_toward_total=True)
 
     def train(  # type: ignore[override]  # prompts in place of a number of them
         self, prompts: Tensor | Sequence[Tensor] | int, n_epochs: int = 1, progress: bool = False
@@ -312,7 +312,7 @@ class GenerationAlgorithm(TextAlgorithm):
         rows: list[Tensor],
         batch_size: int,
         epochs: int,
-        step: bool,
+        counts_toward_total: bool,
         progress: bool = False,
     ) -> dict[str, float]:
         source: GenerationSource = self.source
@@ -322,7 +322,7 @@ class GenerationAlgorithm(TextAlgorithm):
         return self._train_on(
             lambda clock: source.batch_of(prompts.training_prompts(clock.samples, batch_size), clock),
             epochs * len(rows),
-            step,
+            counts_toward_total,
             progress,
         )
 

@@ -156,7 +156,7 @@ def make_model(config: RunConfig, objects: TextRuntimeObjects, codec: Codec | No
         return objects.model
     if objects.size is not None:
         model = Llama(objects.size)
-        model.eos_ids = objects.eos_ids or _saved_eos_ids(config)
+        model.eos_ids = objects.eos_ids or _folder_eos_ids(config)
         _require_vocabulary(model, codec, str(config.model))
         return model
     if config.model in (None, TINY):
@@ -172,7 +172,7 @@ def make_model(config: RunConfig, objects: TextRuntimeObjects, codec: Codec | No
     return module
 
 
-def _saved_eos_ids(config: RunConfig) -> tuple[int, ...]:
+def _folder_eos_ids(config: RunConfig) -> tuple[int, ...]:
     """Return the end tokens in the model's folder, if it still exists, since older checkpoints lack them."""
     return () if config.model in (None, TINY) else read_eos_ids(Path(str(config.model)))
 

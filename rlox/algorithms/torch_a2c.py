@@ -41,11 +41,11 @@ class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
         advantages = standardize(rows.advantages) if config.normalize_advantages else rows.advantages
         scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)
         values, entropy = scored.values, scored.entropy.mean()
-        policy, value = (
+        policy_term, value_term = (
             policy_gradient(scored.log_probs, advantages),
             value_loss(values, rows.returns),
         )
-        total = policy + config.vf_coef * value - ent_coef * entropy
+        total = policy_term + config.vf_coef * value_term - ent_coef * entropy
         scored.learn(
             advantages * (-1.0 / n),
             torch.full_like(values, -ent_coef / n) if ent_coef else None,
@@ -53,7 +53,7 @@ class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
         )
         norm = self.optimizer.clip(config.max_grad_norm)
         self.optimizer.step()
-        row = torch.stack([policy, value, entropy, total, norm])
+        row = torch.stack([policy_term, value_term, entropy, total, norm])
         require_finite(row[None], METRIC_NAMES, label)
         require_finite_parameters(self.policy, self.optimizer.vector, label)
         return dict(zip(METRIC_NAMES, row.tolist(), strict=True))

@@ -30,7 +30,7 @@ class BCLearner(PolicyLearner[BCActor]):
         super().__init__(policy, Adam(policy, config.initial("learning_rate"), eps=1e-8))
         self.config = config
         is_discrete = not isinstance(policy, GaussianActor)
-        has_vector = not is_discrete or (isinstance(policy, FactoredActor) and policy.head.vector)
+        has_vector = not is_discrete or (isinstance(policy, FactoredActor) and policy.head.vector_size)
         fit_names = ["policy/accuracy"] * is_discrete + ["policy/error"] * bool(has_vector)
         self.metric_names = ("loss/policy", *fit_names, "train/grad_norm")
 
@@ -73,7 +73,7 @@ class BCLearner(PolicyLearner[BCActor]):
         n_choices = len(self.policy.head.choices)
         accuracy = (predicted_actions == actions)[:, :n_choices].float().mean()
         errors = (predicted_actions - actions)[:, n_choices:].abs()
-        return [accuracy, errors.mean()] if self.policy.head.vector else [accuracy]
+        return [accuracy, errors.mean()] if self.policy.head.vector_size else [accuracy]
 
 
 def build_actor(algo: BCConfig, obs_dim: int, actions: ActionCodec) -> BCActor:
@@ -81,8 +81,8 @@ def build_actor(algo: BCConfig, obs_dim: int, actions: ActionCodec) -> BCActor:
     layers = algo.net_arch, algo.activation
     if actions.kind == "factored":
         return FactoredActor(obs_dim, actions.choices, actions.box_dim, *layers)
-    kind = CategoricalActor if actions.is_discrete else GaussianActor
-    return kind(obs_dim, actions.size, *layers)
+    actor_class = CategoricalActor if actions.is_discrete else GaussianActor
+    return actor_class(obs_dim, actions.size, *layers)
 
 
 def build_torch(

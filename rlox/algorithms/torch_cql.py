@@ -61,25 +61,28 @@ class CQLLearner(SACLearner):
     ) -> None:
         super().__init__(policy, config, target_entropy, noise)
         self._penalty_noise = penalty_noise
-        self.weight = make_penalty_weight(config, self.critic.vector)
+        self.weight = make_penalty_weight(config, self.critic_optimizer.vector)
         self._parts = {**self._parts, "weight": self.weight}
         self._penalties: list[Tensor] = []  # of the present update
 
     def _apply_schedules(self, clock: Clock) -> None:
         """Set the learning rates; the actor's is `actor_learning_rate`."""
         super()._apply_schedules(clock)
-        learning_rate = is_constant(self.config.actor_learning_rate)  # else it has its own schedule
-        cosine_factor = clock.remaining if self.config.anneal_lr and learning_rate else 1.0
-        self.actor.lr = cosine_factor * self.config.at("actor_learning_rate", clock.remaining)
+        is_rate_constant = is_constant(self.config.actor_learning_rate)  # else it has its own schedule
+        decay_factor = clock.remaining if self.config.anneal_lr and is_rate_constant else 1.0
+        self.actor_optimizer.lr = decay_factor * self.config.at("actor_learning_rate", clock.remaining)
 
     def _add_metrics(self, update: Update) -> Update:
         """Add the learning rates of critics and actor to the update's metrics."""
         result = super()._add_metrics(update)
-        learning_rates = {"train/learning_rate": self.critic.lr, "train/actor_learning_rate": self.actor.lr}
+        learning_rates = {
+            "train/learning_rate": self.critic_optimizer.lr,
+            "train/actor_learning_rate": self.actor_optimizer.lr,
+        }
         return replace(result, metrics={**result.metrics, **learning_rates})
 
-    def _learn(self, batch: Transitions, number: int, label: str) -> Update:
-        update = super()._learn(batch, number, label)
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
+        update = super()._learn(batch, first_update, label)
         penalties = torch.stack(self._penalties)
         self._penalties.clear()
         require_finite(penalties.unsqueeze(-1), ("loss/conservative",), label)
@@ -99,7 +102,7 @@ class CQLLearner(SACLearner):
         Squared errors have no factor 1/2. The authors' code has none either, and their penalty weights are
         meant for it.
         """
-        policy, like = self.policy, self.critic.vector
+        policy, like = self.policy, self.critic_optimizer.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         sampled_actions, _, _ = policy.draw(next_obs, noise.next_noise)
         value, _ = policy.value(self.target.module, next_obs, sampled_actions)
@@ -107,10 +110,10 @@ class CQLLearner(SACLearner):
         actions, log_p = self._sample_actions(obs, next_obs, noise)
         actions = torch.cat([actions, batch.actions[i].to(like).unsqueeze(1)], 1)
         q, penalty = self._critic_gradients(obs, actions, log_p, target_q)
-        norm = self.critic.clip(self.config.max_grad_norm)
-        self.critic.step()
+        norm = self.critic_optimizer.clip(self.config.max_grad_norm)
+        self.critic_optimizer.step()
         self._penalties.append(penalty)
-        self.weight.learn(penalty, self.critic.lr)
+        self.weight.learn(penalty, self.critic_optimizer.lr)
         return critics_loss(q, target_q), q, (q - target_q).abs().mean(0), norm
 
     def _sample_actions(self, obs: Tensor, next_obs: Tensor, noise: PenaltySamples) -> tuple[Tensor, Tensor]:
@@ -118,9 +121,9 @@ class CQLLearner(SACLearner):
         mean, log_std = self.policy.actor(torch.cat([obs, next_obs]))
         mean, log_std = (torch.unflatten(x, 0, (2, -1)).unsqueeze(2) for x in (mean, log_std))
         u = mean + log_std.exp() * noise.normal
-        density = squashed_log_prob(u, mean, log_std)
-        even = torch.full_like(density[0], -noise.uniform.shape[-1] * math.log(2.0))
-        return torch.cat([noise.uniform, *u.tanh()], 1), torch.cat([even, *density], 1)
+        policy_log_prob = squashed_log_prob(u, mean, log_std)
+        uniform_log_prob = torch.full_like(policy_log_prob[0], -noise.uniform.shape[-1] * math.log(2.0))
+        return torch.cat([noise.uniform, *u.tanh()], 1), torch.cat([uniform_log_prob, *policy_log_prob], 1)
 
     def _critic_gradients(
         self, obs: Tensor, actions: Tensor, log_p: Tensor, target_q: Tensor
@@ -132,11 +135,11 @@ class CQLLearner(SACLearner):
         pass covers only some of the states, to bound memory.
         """
         n_actions, weight, rows = actions.shape[1], self.weight.alpha, len(obs)
-        states = max(1, MAX_ROWS // n_actions)
-        total = torch.zeros_like(self.critic.gradient)
+        states_per_pass = max(1, MAX_ROWS // n_actions)
+        total = torch.zeros_like(self.critic_optimizer.gradient)
         data_values, penalties = [], []
-        for start in range(0, rows, states):
-            chunk = slice(start, start + states)
+        for start in range(0, rows, states_per_pass):
+            chunk = slice(start, start + states_per_pass)
             inputs = obs[chunk].repeat_interleave(n_actions, 0), actions[chunk].flatten(0, 1)
             values = ActionValues(self.policy.critic, *inputs)
             q = torch.unflatten(values.out, -1, (-1, n_actions))
@@ -146,8 +149,8 @@ class CQLLearner(SACLearner):
             slope = torch.cat([weight * corrected_q.softmax(-1), torch.zeros_like(q[..., -1:])], -1)
             slope[..., -1] = 2.0 * (q[..., -1] - target_q[chunk]) - weight
             values.learn(slope.div_(rows).flatten(-2))
-            total.add_(self.critic.gradient)
-        self.critic.gradient.copy_(total)
+            total.add_(self.critic_optimizer.gradient)
+        self.critic_optimizer.gradient.copy_(total)
         return torch.cat(data_values, -1), torch.cat(penalties, -1).mean()
 
 

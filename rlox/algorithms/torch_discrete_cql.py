@@ -33,25 +33,25 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
 
     def __init__(self, policy: MinQPolicy, config: CQLConfig) -> None:
         self.config = config
-        self.critic = Adam(policy.critic, config.initial("learning_rate"), eps=1e-8)
-        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
-        self.weight = make_penalty_weight(config, self.critic.vector)
-        parts: dict[str, Stateful] = {"critic": self.critic, "target": self.target}
+        self.critic_optimizer = Adam(policy.critic, config.initial("learning_rate"), eps=1e-8)
+        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
+        self.weight = make_penalty_weight(config, self.critic_optimizer.vector)
+        parts: dict[str, Stateful] = {"critic": self.critic_optimizer, "target": self.target}
         super().__init__(policy, {**parts, "weight": self.weight}, [self.target])
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update critics and target once per batch."""
-        self.critic.lr = self.config.at("learning_rate", clock.remaining)
-        batch, label = batch.to(self.critic.vector.device), update_label(batch, clock)
+        self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)
+        batch, label = batch.to(self.critic_optimizer.vector.device), update_label(batch, clock)
         number = clock.updates
         update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
-        require_finite_parameters(self.policy, self.critic.vector, label)
-        return replace(update, metrics={**update.metrics, "train/learning_rate": self.critic.lr})
+        require_finite_parameters(self.policy, self.critic_optimizer.vector, label)
+        return replace(update, metrics={**update.metrics, "train/learning_rate": self.critic_optimizer.lr})
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Take one step on sum_i E[(Q_i - y)^2 + w (log sum_a exp Q_i(s, a) - Q_i(s, a of the dataset))]."""
-        config, like = self.config, self.critic.vector
+        config, like = self.config, self.critic_optimizer.vector
         target_q = self._target_q(batch, i)
         values = self.policy.critic.trace(cast_obs(batch.obs[i], like))
         q_values, weight, rows = values.out, self.weight.alpha, len(target_q)
@@ -61,9 +61,9 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
         slope = weight * q_values.softmax(-1)
         slope.scatter_add_(-1, actions, (2.0 * (q - target_q) - weight).unsqueeze(-1))
         values.learn(slope.div_(rows))
-        norm = self.critic.clip(config.max_grad_norm)
-        self.critic.step()
-        self.weight.learn(penalty, self.critic.lr)
+        norm = self.critic_optimizer.clip(config.max_grad_norm)
+        self.critic_optimizer.step()
+        self.weight.learn(penalty, self.critic_optimizer.lr)
         if (update + 1) % config.target_update_interval == 0:
             self.target.polyak_update(config.tau)
         loss = critics_loss(q, target_q)
@@ -74,7 +74,7 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
 
         It is double Q-learning (van Hasselt et al. 2016) with several critics.
         """
-        like = self.critic.vector
+        like = self.critic_optimizer.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         greedy = self.policy.mode(next_obs).unsqueeze(-1)
         next_values: Tensor = self.target.module(next_obs).amin(0).gather(-1, greedy).squeeze(-1)

@@ -121,8 +121,8 @@ def _build_network(config: RunConfig, env: VectorEnv, encoder_spec: EncoderSpec)
 
 def build_policy(config: DQNConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> QPolicy:
     """Build the configured network, which takes features, for these environments."""
-    kind = MaskedQPolicy if env.observations.mask_dim else QPolicy
-    return kind(
+    policy_class = MaskedQPolicy if env.observations.mask_dim else QPolicy
+    return policy_class(
         encoder_spec.features,
         env.actions.size,
         config.net_arch,
@@ -146,6 +146,6 @@ def _make_exploration(
     run: RunConfig, policy: QPolicy, env: VectorEnv, device: torch.device
 ) -> ExplorationPolicy:
     config = cast(DQNConfig, run.algo)
-    kind = MaskedEpsilonGreedy if env.observations.mask_dim else EpsilonGreedy
-    explore = kind(policy, env.n_envs, partial(scheduled_epsilon, config), run.seed, device)
+    exploration_class = MaskedEpsilonGreedy if env.observations.mask_dim else EpsilonGreedy
+    explore = exploration_class(policy, env.n_envs, partial(scheduled_epsilon, config), run.seed, device)
     return NoisyGreedy(policy, explore, run.seed, device) if config.noisy else explore

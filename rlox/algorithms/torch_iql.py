@@ -40,27 +40,27 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
     def __init__(self, policy: IQLPolicy, config: IQLConfig) -> None:
         self.config = config
         lr = config.initial("learning_rate")
-        self.actor = Adam(policy.actor, lr, eps=1e-8)
-        self.critic = Adam(policy.critic, lr, eps=1e-8)
-        self.value = Adam(policy.value, lr, eps=1e-8)
-        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
-        parts: dict[str, Stateful] = {"actor": self.actor, "critic": self.critic}
-        parts |= {"value": self.value, "target": self.target}
+        self.actor_optimizer = Adam(policy.actor, lr, eps=1e-8)
+        self.critic_optimizer = Adam(policy.critic, lr, eps=1e-8)
+        self.value_optimizer = Adam(policy.value, lr, eps=1e-8)
+        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
+        parts: dict[str, Stateful] = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
+        parts |= {"value": self.value_optimizer, "target": self.target}
         super().__init__(policy, parts, [self.target])
 
     @torch.no_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update value network, actor, critics and target once per batch."""
         self._apply_schedules(clock)
-        batch, label = batch.to(self.critic.vector.device), update_label(batch, clock)
+        batch, label = batch.to(self.critic_optimizer.vector.device), update_label(batch, clock)
         update = learn_each(batch, lambda i: self._step(batch, i), METRIC_NAMES, label)
-        for optimizer in (self.actor, self.critic, self.value):
+        for optimizer in (self.actor_optimizer, self.critic_optimizer, self.value_optimizer):
             require_finite_parameters(self.policy, optimizer.vector, label)
         return self._add_metrics(Update(update.metrics, update.count, update.samples))
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
         """Update as in algorithm 1; return the metrics `METRIC_NAMES` and absolute TD errors `[B]`."""
-        like = self.critic.vector
+        like = self.critic_optimizer.vector
         obs, next_obs = (cast_obs(rows[i], like) for rows in (batch.obs, batch.next_obs))
         actions = batch.actions[i].to(like)
         min_q = ActionValues(self.target.module, obs, actions).out.amin(0)
@@ -71,8 +71,8 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_values)
         values = ActionValues(self.policy.critic, obs, actions)
         values.learn(critics_gradient(values.out, target_q))
-        norm = self.critic.clip(self.config.max_grad_norm)
-        self.critic.step()
+        norm = self.critic_optimizer.clip(self.config.max_grad_norm)
+        self.critic_optimizer.step()
         self.target.polyak_update(self.config.tau)
         losses = (critics_loss(values.out, target_q), loss_value, loss_actor)
         row = torch.stack([*losses, values.out.mean(), v_mean, weight, norm])
@@ -83,8 +83,8 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         value, tau = trace(self.policy.value, obs), self.config.expectile
         v = value.out.squeeze(-1)
         value.learn(expectile_gradient(v, min_q, tau).unsqueeze(-1))
-        self.value.clip(self.config.max_grad_norm)
-        self.value.step()
+        self.value_optimizer.clip(self.config.max_grad_norm)
+        self.value_optimizer.step()
         return expectile_loss(v, min_q, tau), v.mean()
 
     def _improve_actor(self, obs: Tensor, actions: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,8 +93,8 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         weight = (config.temperature * advantage).exp().clamp(max=config.max_weight)
         log_prob, learn = self.policy.actor.trace(obs, actions)
         learn(weight / -len(weight))
-        self.actor.clip(config.max_grad_norm)
-        self.actor.step()
+        self.actor_optimizer.clip(config.max_grad_norm)
+        self.actor_optimizer.step()
         return -(weight * log_prob).mean(), weight.mean()
 
 
@@ -111,6 +111,6 @@ def build_torch(
     return policy, IQLLearner(policy, algo)
 
 
-def build_policy(algo: IQLConfig, features: int, size: int) -> IQLPolicy:
+def build_policy(algo: IQLConfig, features: int, act_dim: int) -> IQLPolicy:
     """Build the configured actor, critics and value network, which take features."""
-    return IQLPolicy(features, size, algo.n_critics, *algo.hidden_widths, algo.activation)
+    return IQLPolicy(features, act_dim, algo.n_critics, *algo.hidden_widths, algo.activation)

@@ -49,8 +49,8 @@ def make_policy(
         "ortho_init": False,  # `init_weights` sets a run's weights
     }
     if actions.is_discrete:
-        kind = MaskedDiscretePolicy if is_masked else DiscretePolicy
-        return kind(obs_dim, actions.size, **network_options)
+        discrete_class = MaskedDiscretePolicy if is_masked else DiscretePolicy
+        return discrete_class(obs_dim, actions.size, **network_options)
     if actions.choices:
         policy_class = MaskedFactoredPolicy if is_masked else FactoredPolicy
         action_sizes = actions.choices, actions.box_dim

@@ -52,15 +52,15 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
     ) -> None:
         self.config, self.noise = config, noise
         lr = config.initial("learning_rate")
-        self.actor = Adam(policy.actor, lr, eps=1e-8)
-        self.critic = Adam(policy.critic, lr, eps=1e-8)
-        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
+        self.actor_optimizer = Adam(policy.actor, lr, eps=1e-8)
+        self.critic_optimizer = Adam(policy.critic, lr, eps=1e-8)
+        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
         learned, alpha = config.temperature
-        like = self.critic.vector
+        like = self.critic_optimizer.vector
         self.temperature = (
             LearnedTemperature(alpha, target_entropy, lr, like) if learned else Temperature(alpha, like)
         )
-        parts: dict[str, Stateful] = {"actor": self.actor, "critic": self.critic}
+        parts: dict[str, Stateful] = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
         parts |= {"target": self.target, "temperature": self.temperature}
         super().__init__(policy, parts, [self.target])
 
@@ -68,31 +68,31 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
-        batch = batch.to(self.critic.vector.device)
+        batch = batch.to(self.critic_optimizer.vector.device)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
-    def _learn(self, batch: Transitions, number: int, label: str) -> Update:
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         """Take one step for each batch; the first one is batch `number` of the run."""
-        update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
-        for optimizer in (self.actor, self.critic):
+        update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), METRIC_NAMES, label)
+        for optimizer in (self.actor_optimizer, self.critic_optimizer):
             require_finite_parameters(self.policy, optimizer.vector, label)
         return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Update temperature, critics, actor and target; return `METRIC_NAMES` and absolute errors `[B]`."""
-        policy, config, like = self.policy, self.config, self.critic.vector
+        policy, config, like = self.policy, self.config, self.critic_optimizer.vector
         obs = cast_obs(batch.obs[i], like)
         noise, critic_noise = self._noise(update, len(obs), like)
         sampled_actions, log_prob, learn = policy.draw(obs, noise)
         alpha = self.temperature.alpha
-        loss_temperature = self.temperature.learn(log_prob, self.actor.lr)
+        loss_temperature = self.temperature.learn(log_prob, self.actor_optimizer.lr)
         loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
         value, back = policy.value(policy.critic, obs, sampled_actions)
         loss_actor = soft_policy_loss(log_prob, value, alpha)
         share = torch.full_like(value, 1.0 / len(value))  # weight of a row in the mean of `loss_actor`
         learn(back(share.neg()), share * alpha)
-        self.actor.clip(config.max_grad_norm)
-        self.actor.step()
+        self.actor_optimizer.clip(config.max_grad_norm)
+        self.actor_optimizer.step()
         if (update + 1) % config.target_update_interval == 0:
             self.target.polyak_update(config.tau)
         losses = (loss_critic, loss_actor, loss_temperature)
@@ -107,7 +107,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Step the critics; return loss, values `[members, B]`, absolute error `[B]` and gradient norm."""
-        policy, like = self.policy, self.critic.vector
+        policy, like = self.policy, self.critic_optimizer.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         sampled_actions, log_prob, _ = policy.draw(next_obs, noise)
         value = policy.value(self.target.module, next_obs, sampled_actions)[0] - alpha * log_prob
@@ -117,8 +117,8 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         q, learn = policy.action_values(policy.critic, obs, actions)
         weights = None if batch.weights is None else batch.weights[i].to(like)
         learn(critics_gradient(q, target_q, weights).mul_(HALF))
-        norm = self.critic.clip(self.config.max_grad_norm)
-        self.critic.step()
+        norm = self.critic_optimizer.clip(self.config.max_grad_norm)
+        self.critic_optimizer.step()
         loss = HALF * critics_loss(q, target_q, weights)
         return loss, q, (q - target_q).abs().mean(0), norm
 
@@ -142,15 +142,15 @@ def build_continuous(
     return OffPolicyComponents(policy, exploration, SACLearner(policy, algo, entropy, noise), actions)
 
 
-def build_squashed_policy(algo: SACLikeConfig, features: int, size: int) -> SquashedSACPolicy:
+def build_squashed_policy(algo: SACLikeConfig, features: int, act_dim: int) -> SquashedSACPolicy:
     """Build the configured actor and critics, which take features."""
     net_arch, critic_net_arch = algo.hidden_widths
     actor = (
-        SquashedSDEPolicy(features, size, net_arch, algo.activation, algo.log_std_init)
+        SquashedSDEPolicy(features, act_dim, net_arch, algo.activation, algo.log_std_init)
         if algo.use_sde
-        else SquashedGaussianPolicy(features, size, net_arch=net_arch, activation=algo.activation)
+        else SquashedGaussianPolicy(features, act_dim, net_arch=net_arch, activation=algo.activation)
     )
-    sizes = (features + size, *critic_net_arch, 1)
+    sizes = (features + act_dim, *critic_net_arch, 1)
     return SquashedSACPolicy(actor, EnsembleMLP(algo.n_critics, sizes, algo.activation))
 
 

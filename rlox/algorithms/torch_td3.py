@@ -38,12 +38,12 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
     def __init__(self, policy: DeterministicPolicy, config: TD3LikeConfig, noise: NoiseFunction) -> None:
         self.config, self.noise = config, noise
         lr = config.initial("learning_rate")
-        self.actor = Adam(policy.actor, lr, eps=1e-8)
-        self.critic = Adam(policy.critic, lr, eps=1e-8)
-        self.target_actor = TargetNetwork(copy.deepcopy(policy.actor), self.actor.flat)
-        self.target_critic = TargetNetwork(copy.deepcopy(policy.critic), self.critic.flat)
+        self.actor_optimizer = Adam(policy.actor, lr, eps=1e-8)
+        self.critic_optimizer = Adam(policy.critic, lr, eps=1e-8)
+        self.target_actor = TargetNetwork(copy.deepcopy(policy.actor), self.actor_optimizer.flat)
+        self.target_critic = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
         self._actor_losses: list[Tensor] = []  # of the present update
-        parts: dict[str, Stateful] = {"actor": self.actor, "critic": self.critic}
+        parts: dict[str, Stateful] = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
         parts |= {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(policy, parts, [self.target_actor, self.target_critic])
 
@@ -51,32 +51,32 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
-        batch = batch.to(self.critic.vector.device)
+        batch = batch.to(self.critic_optimizer.vector.device)
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
-    def _learn(self, batch: Transitions, number: int, label: str) -> Update:
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         """Take one step for each batch; the first one is batch `number` of the run."""
-        update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
+        update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), METRIC_NAMES, label)
         if self._actor_losses:
             table = torch.stack(self._actor_losses).unsqueeze(-1)
             require_finite(table, ("loss/actor",), label)
             self.actor_loss = float(table.mean())
             self._actor_losses.clear()
-        for optimizer in (self.actor, self.critic):
+        for optimizer in (self.actor_optimizer, self.critic_optimizer):
             require_finite_parameters(self.policy, optimizer.vector, label)
         return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Update the critics and, every `policy_delay` updates, the actor and the targets."""
-        config, like = self.config, self.critic.vector
+        config, like = self.config, self.critic_optimizer.vector
         obs = cast_obs(batch.obs[i], like)
         target_q = self._target_q(batch, i, update)
         actions = batch.actions[i].to(like)
         values = ActionValues(self.policy.critic, obs, actions)
         q, weights = values.out, None if batch.weights is None else batch.weights[i].to(like)
         values.learn(critics_gradient(q, target_q, weights))
-        norm = self.critic.clip(config.max_grad_norm)
-        self.critic.step()
+        norm = self.critic_optimizer.clip(config.max_grad_norm)
+        self.critic_optimizer.step()
         if (update + 1) % config.td3_settings.policy_delay == 0:
             self._actor_losses.append(self._improve_actor(obs, actions))
             self.target_actor.polyak_update(config.tau)
@@ -92,8 +92,8 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         action, learn = self.policy.act(obs)
         first_q = ActionValues(self.policy.critic, obs, action, members=1)
         learn(first_q.back(torch.full_like(first_q.out, -1.0 / len(obs))))
-        self.actor.clip(self.config.max_grad_norm)
-        self.actor.step()
+        self.actor_optimizer.clip(self.config.max_grad_norm)
+        self.actor_optimizer.step()
         return -first_q.out.mean()
 
     def _target_q(self, batch: Transitions, i: int, update: int) -> Tensor:
@@ -101,7 +101,7 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
 
         Fujimoto et al. 2018, eq. 14 and algorithm 1. A bar marks a target network.
         """
-        config, like = self.config, self.critic.vector
+        config, like = self.config, self.critic_optimizer.vector
         next_obs = cast_obs(batch.next_obs[i], like)
         action = self.target_actor.module(next_obs).tanh()
         _, noise_std, noise_clip = config.td3_settings
@@ -131,15 +131,15 @@ def build_torch(
 
 
 def build_encoded_policy(
-    algo: TD3LikeConfig, seed: int, encoder_spec: EncoderSpec, size: int
+    algo: TD3LikeConfig, seed: int, encoder_spec: EncoderSpec, act_dim: int
 ) -> DeterministicPolicy:
     """Build the initial policy of a run; for images, encoders come before its networks."""
-    policy = init_weights(build_policy(algo, encoder_spec.features, size), seed)
+    policy = init_weights(build_policy(algo, encoder_spec.features, act_dim), seed)
     policy.actor = encoder_spec.wrap_network(policy.actor)
     policy.critic = encoder_spec.wrap_ensemble(policy.critic)
     return policy
 
 
-def build_policy(algo: TD3LikeConfig, features: int, size: int) -> DeterministicPolicy:
+def build_policy(algo: TD3LikeConfig, features: int, act_dim: int) -> DeterministicPolicy:
     """Build the configured actor and critics, which take features."""
-    return DeterministicPolicy(features, size, algo.n_critics, *algo.hidden_widths, algo.activation)
+    return DeterministicPolicy(features, act_dim, algo.n_critics, *algo.hidden_widths, algo.activation)

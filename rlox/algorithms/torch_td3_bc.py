@@ -39,8 +39,8 @@ class TD3BCLearner(TD3Learner):
         errors = action - dataset_actions
         slope = first_q.back((-weight / len(obs)).expand_as(first_q.out))
         learn(slope.add_(errors, alpha=2.0 / errors.numel()))
-        self.actor.clip(self.config.max_grad_norm)
-        self.actor.step()
+        self.actor_optimizer.clip(self.config.max_grad_norm)
+        self.actor_optimizer.step()
         loss: Tensor = errors.square().mean() - weight * first_q.out.mean()
         return loss
 

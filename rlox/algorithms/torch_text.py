@@ -141,13 +141,13 @@ class TextLearner(PolicyLearner[nn.Module]):
             answers.prompts, answers.tokens, answers.mask, temperature, overwrite
         )
 
-    def accumulate_and_step(self, partial_loss: Callable[[slice], PartialLoss], rows: int) -> Tensor:
+    def accumulate_and_step(self, partial_loss: Callable[[slice], PartialLoss], n_rows: int) -> Tensor:
         """Take an optimizer step on `rows` rows and return the row of metrics.
 
         `partial_loss` computes the loss of a slice of the rows. It is called `algo.accumulate` times and the
         gradients are summed, so the step equals that of all rows at once, up to rounding.
         """
-        slices = self.row_slices(rows)
+        slices = self.row_slices(n_rows)
         if len(slices) == 1:
             single = partial_loss(slices[0])
             return self.step_on_loss(
@@ -163,9 +163,9 @@ class TextLearner(PolicyLearner[nn.Module]):
             )
         return self._step_all_reduced(row)
 
-    def row_slices(self, rows: int) -> list[slice]:
+    def row_slices(self, n_rows: int) -> list[slice]:
         """Split `rows` rows into `algo.accumulate` slices, fewer if some would be empty."""
-        bounds = np.linspace(0, rows, min(self._config.accumulate, rows) + 1).astype(int).tolist()
+        bounds = np.linspace(0, n_rows, min(self._config.accumulate, n_rows) + 1).astype(int).tolist()
         return [slice(start, end) for start, end in pairwise(bounds)]
 
     def step_on_loss(
@@ -209,7 +209,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         self,
         rows: Sequence[Tensor],
         clock: Clock,
-        prompts: int,
+        n_prompts: int,
         extra_metrics: Mapping[str, float] | None = None,
     ) -> Update:
         """Build the update for `prompts` prompts; `rows` is empty if the batch has nothing to learn."""
@@ -220,7 +220,7 @@ class TextLearner(PolicyLearner[nn.Module]):
             require_finite(table, self.metric_names, label)
             require_finite_parameters(self.policy, self.optimizer.vector, label)
             metrics |= dict(zip(self.metric_names, table.mean(0).tolist(), strict=True))
-        return Update(metrics, len(rows), prompts * self.group.size)
+        return Update(metrics, len(rows), n_prompts * self.group.size)
 
     def apply_schedules(self, clock: Clock) -> None:
         """Set the learning rate; set evaluation mode again, in case the user changed the model's mode."""
@@ -240,9 +240,9 @@ def _metric_weights(
     return row.new_tensor([weight, *(metric_weights or [weight] * len(metrics))])
 
 
-def minibatch_slices(config: GroupConfig, rows: int) -> Iterator[slice]:
+def minibatch_slices(config: GroupConfig, n_rows: int) -> Iterator[slice]:
     """Yield the row slice of each optimizer step, for every epoch over a batch."""
-    bounds = np.linspace(0, rows, min(config.minibatches, rows) + 1).astype(int).tolist()
+    bounds = np.linspace(0, n_rows, min(config.minibatches, n_rows) + 1).astype(int).tolist()
     for _ in range(config.n_epochs):
         for start, end in pairwise(bounds):
             yield slice(start, end)

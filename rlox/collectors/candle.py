@@ -121,10 +121,10 @@ class CandleCollector:
         )
         env_obs_dim, actions = collector.env.observations.dim, collector.env.actions
         _require_dims(settings.env_id, obs_dim, n_actions, env_obs_dim, actions)
-        kind = DiscretePolicy if actions.is_discrete else ContinuousPolicy
+        policy_class = DiscretePolicy if actions.is_discrete else ContinuousPolicy
         with Streams(settings.seed).seeded_generators("init"), torch_threads(1):
             policy = init_weights(
-                kind(env_obs_dim, actions.size, settings.hidden), settings.seed, orthogonal=True
+                policy_class(env_obs_dim, actions.size, settings.hidden), settings.seed, orthogonal=True
             )
         self._policy = NativePolicy(policy, FlatParameters(policy))
         self._weights = ModuleWeights(policy)

@@ -40,27 +40,27 @@ class NativeCollector(RolloutCollector):
         """Like `collect`, but without advantages; the rollout stays in the arena's memory, on the CPU."""
         if not isinstance(policy, NativePolicy):
             return super().collect_in_arena(policy, n_steps)
-        return self._gather(policy, n_steps, tensors=True)
+        return self._collect_rollout(policy, n_steps, as_tensors=True)
 
     def collect_arrays(self, policy: NativePolicy, n_steps: int) -> Rollout:
         """Like `collect`, with NumPy arrays instead of tensors, for a learner in Rust."""
-        rollout = self._gather(policy, n_steps, tensors=False)
+        rollout = self._collect_rollout(policy, n_steps, as_tensors=False)
         gae(rollout, self.gamma, self.gae_lambda)
         return rollout
 
-    def _gather(self, policy: NativePolicy, n_steps: int, tensors: bool) -> Rollout:
+    def _collect_rollout(self, policy: NativePolicy, n_steps: int, as_tensors: bool) -> Rollout:
         policy.check()
         arena = self._arena_for(n_steps)
         self._start(arena)
         core = self._native_core()
         if core is not None:
             final_obs, episodes = self._collect(policy, arena, core)
-            return self._finish_rollout(arena, final_obs, episodes, tensors)
+            return self._finish_rollout(arena, final_obs, episodes, as_tensors)
         with self._undo_on_error():
             episodes = self._step_all(arena, self._native_act(policy, arena))
             final_obs = arena.final_obs_table()
             self._fill_values(policy, arena, final_obs)
-            return self._finish_rollout(arena, final_obs, episodes, tensors)
+            return self._finish_rollout(arena, final_obs, episodes, as_tensors)
 
     def fused_collect(self, policy: NativePolicy, n_steps: int, fused_call: FusedCall) -> FusedUpdate | None:
         """Collect the next rollout and learn from it in one call, for native environments.

@@ -114,20 +114,20 @@ class RecurrentCollector(RolloutCollector):
     ) -> None:
         """Compute the rollout's log-probabilities and values, and the initial states of the next rollout."""
         n_steps, n_envs = arena.shape
-        nothing = np.empty(0, np.int64)
-        steps, envs = (nothing, nothing) if final_obs is None else final_obs[:2]
+        no_indices = np.empty(0, np.int64)
+        steps, envs = (no_indices, no_indices) if final_obs is None else final_obs[:2]
         final_states = np.zeros((len(steps), policy.state_size), np.float32)  # before final observations
         last_state = np.zeros((n_envs, policy.state_size), np.float32)
         at_once = SCORE_IMAGES if self.env.observations.images else SCORE_ROWS
         envs_at_once = max(1, at_once // n_steps)
         for start in range(0, n_envs, envs_at_once):
             env_slice = slice(start, min(start + envs_at_once, n_envs))
-            states, piece = self._score_slice(
+            states, subsequence_ends = self._score_slice(
                 policy, arena, env_slice, first_state[env_slice], is_first[:, env_slice]
             )
             in_slice = (envs >= env_slice.start) & (envs < env_slice.stop)
-            final_states[in_slice] = states[piece[steps[in_slice], envs[in_slice] - start]]
-            last_state[env_slice] = states[piece[-1]]
+            final_states[in_slice] = states[subsequence_ends[steps[in_slice], envs[in_slice] - start]]
+            last_state[env_slice] = states[subsequence_ends[-1]]
         last_state[arena.terminated[-1] | arena.truncated[-1]] = 0.0
         self._state = last_state
         arena.values[n_steps] = self._values_after(policy, arena.obs[n_steps], last_state)
@@ -149,18 +149,18 @@ class RecurrentCollector(RolloutCollector):
         sub-sequence that ends there, or -1, `[T, n]`.
         """
         n_steps, n_envs = is_first.shape
-        pieces = split_sequences(is_first, self.device)
+        subsequences = split_sequences(is_first, self.device)
         obs, actions = (
             torch.from_numpy(column[:n_steps, env_slice]).flatten(0, 1).to(self.device)
             for column in (arena.obs, arena.actions)
         )
-        outputs = policy.replay(obs, first_state.to(self.device), pieces)
+        outputs = policy.forward_sequences(obs, first_state.to(self.device), subsequences)
         log_probs, _ = policy.head.score(outputs.outputs, actions)
         arena.log_probs[:, env_slice] = log_probs.view(is_first.shape).cpu().numpy()
         arena.values[:n_steps, env_slice] = outputs.values.view(is_first.shape).cpu().numpy()
-        piece = np.full(n_steps * n_envs, -1)
-        piece[pieces.last_rows.cpu().numpy()] = np.arange(len(outputs.end_states))
-        return outputs.end_states.cpu().numpy(), piece.reshape(is_first.shape)
+        subsequence_ends = np.full(n_steps * n_envs, -1)
+        subsequence_ends[subsequences.last_rows.cpu().numpy()] = np.arange(len(outputs.end_states))
+        return outputs.end_states.cpu().numpy(), subsequence_ends.reshape(is_first.shape)
 
     def _values_after(
         self, policy: RecurrentActorCritic, obs: NDArray[Any], states: NDArray[np.float32]

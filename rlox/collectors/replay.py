@@ -10,7 +10,7 @@ from rlox._core import ReplayIteration, VecEnv
 from rlox.collectors.native import EndedEpisodes, native_core, to_episodes
 from rlox.errors import NonFiniteError
 from rlox.policies.native_exploration import NativeExplorationPolicy
-from rlox.policies.native_q import NativeQ
+from rlox.policies.native_q import NativeQPolicy
 from rlox.policies.native_vectors import NativeDeterministicPolicy, NativeSquashedPolicy
 from rlox.sources.replay import MAX_TICK_BATCHES, ReplaySource
 from rlox.stopping import raise_if_expired
@@ -29,7 +29,7 @@ CollectArguments = tuple[
 class FusedReplayLearner(Protocol):
     """A learner that learns from its batches in one call of an engine, `native.update_engine`."""
 
-    native: NativeQ | NativeSquashedPolicy | NativeDeterministicPolicy
+    native: NativeQPolicy | NativeSquashedPolicy | NativeDeterministicPolicy
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Learn from the batches."""
@@ -144,11 +144,11 @@ class NativeReplaySource(ReplaySource):
 
     def _collect_arguments(self, n_steps: int, clock: Clock) -> tuple[CollectArguments, int]:
         """Return `Explorer.collect`'s arguments for the next steps, and how many have random actions."""
-        arrays, actions = self._step_arrays, self.action_codec
+        arrays, action_codec = self._step_arrays, self.action_codec
         arrays.obs[0] = self._obs
         elapsed = self._elapsed_fractions(n_steps, clock)
         noise = self.exploration.draw_ahead(self.vector_steps, arrays.actions[:n_steps], elapsed)
-        bounds = None if actions is None else (actions.low, actions.high)
+        bounds = None if action_codec is None else (action_codec.low, action_codec.high)
         running_sums = self.tracker.returns, self.tracker.lengths
         columns = arrays.obs[: n_steps + 1], *arrays.step_outputs(n_steps)
         return (*columns, *running_sums, noise, bounds), n_steps - len(elapsed)

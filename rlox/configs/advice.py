@@ -52,7 +52,7 @@ def idle_workers(env: EnvConfig) -> str | None:
 
 def _plaintext_secrets(run: RunConfig) -> list[str]:
     """Warn about secrets that are given as plain text."""
-    code = [
+    spec_groups = [
         run.env.wrappers,
         run.env.reward_wrappers,
         run.callbacks,
@@ -60,7 +60,7 @@ def _plaintext_secrets(run: RunConfig) -> list[str]:
     ]
     argument_groups = [("env.kwargs.", run.env.kwargs)]
     argument_groups += [
-        ("", arguments_of(spec)) for specs in code for spec in specs if isinstance(spec, Mapping)
+        ("", arguments_of(spec)) for specs in spec_groups for spec in specs if isinstance(spec, Mapping)
     ]
     return [
         f"{prefix}{key} is written to the run's files as it was typed; to keep it out of them, give "

@@ -135,27 +135,27 @@ def _with_defaults(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return `data` with the algorithm's own defaults for missing keys."""
     algo = data.get("algo")
     algo_name = algo.get("name") if isinstance(algo, Mapping) else None
-    kind = ALGO_CONFIGS.get(algo_name) if isinstance(algo_name, str) else None
+    algo_class = ALGO_CONFIGS.get(algo_name) if isinstance(algo_name, str) else None
     data_with_defaults: dict[str, Any] = {"buffer": {"name": "auto"}, **data}
-    for key, value in (kind.default_overrides if kind else {}).items():
+    for key, value in (algo_class.default_overrides if algo_class else {}).items():
         group, _, name = key.rpartition(".")
         node = data_with_defaults.get(group, {})
         if not group:
             data_with_defaults = {name: value, **data_with_defaults}
         elif isinstance(node, Mapping):
-            data_with_defaults[group] = _apply_override(group, name, value, node, kind)
+            data_with_defaults[group] = _apply_override(group, name, value, node, algo_class)
     return data_with_defaults
 
 
 def _apply_override(
-    group: str, name: str, value: Any, node: Mapping[str, Any], kind: type[AlgorithmConfig] | None
+    group: str, name: str, value: Any, node: Mapping[str, Any], algo_class: type[AlgorithmConfig] | None
 ) -> Mapping[str, Any]:
     """Add a default to a group; for a buffer only if it is, or becomes, the algorithm's own buffer."""
-    if group != "buffer" or kind is None:
+    if group != "buffer" or algo_class is None:
         return {name: value, **node}
-    buffer_name = kind.buffers[0] if node.get("name") == "auto" else node.get("name")
+    buffer_name = algo_class.buffers[0] if node.get("name") == "auto" else node.get("name")
     # other names are refused later, by `require_buffer`
-    return {name: value, **node, "name": buffer_name} if buffer_name == kind.buffers[0] else node
+    return {name: value, **node, "name": buffer_name} if buffer_name == algo_class.buffers[0] else node
 
 
 def _with_buffer(run: RunConfig) -> RunConfig:
@@ -221,9 +221,10 @@ def _require_masks(run: RunConfig) -> None:
     """Raise `ConfigError` for masks that the algorithm does not support, or a mask name without use."""
     env = run.env
     if env.action_mask != "none" and not run.algo.supports_masks:
-        keep = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.supports_masks)
+        supporting_names = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.supports_masks)
         raise ConfigError(
-            f"env.action_mask={env.action_mask}: {run.algo.name} does not support action masks ({keep} do); "
+            f"env.action_mask={env.action_mask}: {run.algo.name} does not support action masks "
+            f"({supporting_names} do); "
             "leave it out"
         )
     default = type(env).action_mask_key
@@ -255,8 +256,8 @@ def _require_game(env: EnvConfig) -> None:
 
 def _drop_redundant_anneals(run: RunConfig) -> RunConfig:
     """Switch off annealing of values that have a schedule; a preset may have switched it on."""
-    fields_of = anneal_switches(cast(Any, type(run.algo))).items()
-    anneal_names = [anneal for name, anneal in fields_of if not is_constant(getattr(run.algo, name))]
+    switches = anneal_switches(cast(Any, type(run.algo))).items()
+    anneal_names = [anneal for name, anneal in switches if not is_constant(getattr(run.algo, name))]
     switched_off: dict[str, Any] = dict.fromkeys(
         (name for name in anneal_names if getattr(run.algo, name)), False
     )

@@ -116,16 +116,16 @@ def require_trusted(
         for key, path in code_paths(config)
         if not _is_repeated(path, user_input)
     ]
-    untrusted_references = untrusted_code + [
+    untrusted_items = untrusted_code + [
         (key, text, "a value of the environment")
         for key, text in references(config)
         if not any(t.partition("=")[0] == key and text in t for t in user_input)
     ]
-    if untrusted_references:
-        settings = [f"{key}={text}" for key, text, _ in untrusted_references]
+    if untrusted_items:
+        settings = [f"{key}={text}" for key, text, _ in untrusted_items]
         more = f" and {len(settings) - 3} more" if len(settings) > 3 else ""
         raise ConfigError(
-            f"{source} names {untrusted_references[0][2]}: {', '.join(settings[:3])}{more}\n"
+            f"{source} names {untrusted_items[0][2]}: {', '.join(settings[:3])}{more}\n"
             "  a run folder is data: nothing it names is imported or looked up unless you say so\n"
             f"  {remedy(settings)}"
         )

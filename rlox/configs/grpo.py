@@ -98,9 +98,11 @@ def upgrade_delta(algo: Mapping[str, Any]) -> dict[str, Any]:
     rlox now rejects lower values, which earlier versions accepted; the effect is the same.
     """
     delta: Any = algo.get("delta")
-    high: Any = algo.get("clip_eps_high")
-    high = algo.get("clip_eps", GRPOConfig.clip_eps) if high is None else high
-    are_numbers = all(type(value) in (int, float) and abs(value) < MAX_MAGNITUDE for value in (delta, high))
-    if algo.get("name") != "grpo" or not are_numbers:
+    clip_eps_high: Any = algo.get("clip_eps_high")
+    clip_eps_high = algo.get("clip_eps", GRPOConfig.clip_eps) if clip_eps_high is None else clip_eps_high
+    can_compare = all(
+        type(value) in (int, float) and abs(value) < MAX_MAGNITUDE for value in (delta, clip_eps_high)
+    )
+    if algo.get("name") != "grpo" or not can_compare:
         return dict(algo)  # nothing to raise, or values that `make_run` rejects
-    return {**algo, "delta": max(delta, 1.0 + high)}
+    return {**algo, "delta": max(delta, 1.0 + clip_eps_high)}

@@ -90,8 +90,8 @@ class OffPolicyConfig(AlgorithmConfig):
         if self.replay_ratio is not None:
             ratio = self.replay_ratio * self.train_freq
             return int(last * ratio) - int(first * ratio)
-        steps_per_training = self.train_freq if self.gradient_steps == -1 else self.gradient_steps
-        return (last - first) * steps_per_training
+        batches_per_training = self.train_freq if self.gradient_steps == -1 else self.gradient_steps
+        return (last - first) * batches_per_training
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Check fields that depend on each other."""

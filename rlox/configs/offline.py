@@ -28,7 +28,7 @@ NO_ENV = "none"  # env.id of a run that learns from a dataset and is not evaluat
 # File formats that datasets are read from and written to.
 FORMATS = ("rlox", "minari", "d4rl", "npz", "parquet")
 # Fields of `algo` that do to a dataset what these fields of `env` do to an environment.
-DATASET_FIELDS = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
+DATASET_COUNTERPARTS = {"normalize_obs": "standardize_obs", "reward_scale": "scale_rewards"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
         return max(w for sizes in self.layer_widths(features, actions, discrete) for w in sizes)
 
     def _dataset_field_hint(self, key: str) -> str:
-        field = DATASET_FIELDS.get(key)
+        field = DATASET_COUNTERPARTS.get(key)
         has_field = field in {f.name for f in fields(self)}
         return f"; for the dataset set algo.{field}" if has_field else ""
 

@@ -16,12 +16,12 @@ def algorithm_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
     """Return the configuration class of an algorithm plugin; raise `ConfigError` if it is invalid."""
     if not isinstance(plugin, AlgorithmPlugin):
         raise entry.kind_error(setting, "a rlox.plugins.AlgorithmPlugin")
-    kind = _require_named_dataclass(entry, plugin.config, setting)
-    if not issubclass(kind, AlgorithmConfig):
+    config_class = _require_named_dataclass(entry, plugin.config, setting)
+    if not issubclass(config_class, AlgorithmConfig):
         raise entry.kind_error(setting, "config=a dataclass derived from rlox.configs.base.AlgorithmConfig")
-    if not kind.buffers or not set(kind.buffers) <= set(BUFFER_CONFIGS):
+    if not config_class.buffers or not set(config_class.buffers) <= set(BUFFER_CONFIGS):
         raise entry.kind_error(setting, f"buffers of its configuration among {', '.join(BUFFER_CONFIGS)}")
-    return kind
+    return config_class
 
 
 def logger_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
@@ -31,14 +31,18 @@ def logger_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
     return _require_named_dataclass(entry, plugin.config, setting)
 
 
-def _require_named_dataclass(entry: PluginEntry, kind: Any, setting: str) -> type[Any]:
+def _require_named_dataclass(entry: PluginEntry, config_class: Any, setting: str) -> type[Any]:
     """Require a frozen dataclass with the plugin's name, by which a saved configuration finds it."""
-    frozen = isinstance(kind, type) and is_dataclass(kind) and cast(Any, kind).__dataclass_params__.frozen
-    name = {f.name: f for f in fields(kind)}.get("name") if frozen else None
+    is_frozen_dataclass = (
+        isinstance(config_class, type)
+        and is_dataclass(config_class)
+        and cast(Any, config_class).__dataclass_params__.frozen
+    )
+    name = {f.name: f for f in fields(config_class)}.get("name") if is_frozen_dataclass else None
     if name is None or (name.default, name.metadata.get("choices")) != (entry.name, (entry.name,)):
         raise entry.kind_error(
             setting,
             "config=a frozen dataclass with the field "
             f'name: str = param("{entry.name}", "...", choices=("{entry.name}",))',
         )
-    return cast(type[Any], kind)
+    return cast(type[Any], config_class)

@@ -121,13 +121,13 @@ def is_constant(value: Any) -> bool:
 
 
 @cache
-def anneal_switches(kind: Any) -> dict[str, str]:
+def anneal_switches(config_class: Any) -> dict[str, str]:
     """Map each annealed field to the switch that anneals it: `learning_rate` to `anneal_lr`."""
-    pairs = ((f.metadata.get("anneals"), f.name) for f in fields(kind))
+    pairs = ((f.metadata.get("anneals"), f.name) for f in fields(config_class))
     return {annealed_field: name for annealed_field, name in pairs if annealed_field}
 
 
-def conflicting_fields(kind: type[Any], values: Mapping[str, Any]) -> list[str]:
+def conflicting_fields(config_class: type[Any], values: Mapping[str, Any]) -> list[str]:
     """Return the fields of a dataclass that `values` overrides; presets drop their values of them.
 
     Fields conflict by `instead_of`, in both directions, and by `anneals` if a schedule is given. null/false
@@ -135,7 +135,7 @@ def conflicting_fields(kind: type[Any], values: Mapping[str, Any]) -> list[str]:
     """
     set_names = {name for name, value in values.items() if value is not None and value is not False}
     conflicts: dict[str, None] = {}
-    for f in fields(kind):
+    for f in fields(config_class):
         alternatives = f.metadata.get("instead_of", ())
         conflicts |= dict.fromkeys(alternatives if f.name in set_names else ())
         conflicts |= dict.fromkeys([f.name] if set_names.intersection(alternatives) else ())

@@ -26,8 +26,8 @@ def with_task(run: RunConfig) -> RunConfig:
     if not isinstance(run.algo, TextAlgorithmConfig):
         return _without_text(run)
     if not is_text(run.env.id):
-        about = "" if run.task or run.dataset else f" and task={TASKS[0]} (or {', '.join(TASKS[1:])})"
-        raise ConfigError(f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT}{about}")
+        task_hint = "" if run.task or run.dataset else f" and task={TASKS[0]} (or {', '.join(TASKS[1:])})"
+        raise ConfigError(f"env={run.env.id}: {run.algo.name} learns from text; set env={TEXT}{task_hint}")
     env_task = run.env.id.partition("/")[2] or None
     if run.dataset is not None:
         return _with_dataset(run, run.dataset, env_task)
@@ -79,9 +79,9 @@ def _without_text(run: RunConfig) -> RunConfig:
     settings = [f"{key}={value}" for key in TEXT_KEYS if (value := getattr(run, key))]
     settings += [f"env={run.env.id}"] * is_text(run.env.id)
     if settings:
-        kinds = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))
+        text_algos = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))
         raise ConfigError(
-            f"{settings[0]}: {run.algo.name} does not learn from text ({', '.join(kinds)} do); set "
+            f"{settings[0]}: {run.algo.name} does not learn from text ({', '.join(text_algos)} do); set "
             "algo or leave it out"
         )
     return run

@@ -40,10 +40,10 @@ class ActionPart(ABC):
 
         The result is a copy: an environment may write into its action, while learning uses the rows.
         """
-        return self.values(rows).reshape(len(rows), *(self.space.shape or ()))
+        return self.decode(rows).reshape(len(rows), *(self.space.shape or ()))
 
     @abstractmethod
-    def values(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def decode(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Convert this part's columns of N rows to numbers of the space, in a new array of its dtype."""
 
     @abstractmethod
@@ -57,7 +57,7 @@ class DiscretePart(ActionPart):
 
     start: NDArray[np.int64]  # [columns], the environment's number for choice 0
 
-    def values(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def decode(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the environment's numbers for the choices."""
         shifted = rows.astype(np.int64, copy=False) + self.start  # a new array, even if start is 0
         return shifted.astype(self.space.dtype, copy=False)
@@ -89,7 +89,7 @@ class BoxPart(ActionPart):
         low, high = np.maximum(space.low, limit.min), np.minimum(space.high, limit.max)
         return cls(space, name, columns, low.reshape(-1), high.reshape(-1))
 
-    def values(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def decode(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return numbers within the bounds."""
         if self.low.dtype.kind == "f":
             clipped: NDArray[Any] = np.clip(rows, self.low, self.high).astype(self.low.dtype, copy=False)

@@ -56,19 +56,26 @@ class ActionCodec:
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ActionCodec:
         """Make the codec for `space`; `UnsupportedSpaceError` names the part that does not fit."""
         leaf_pairs = list(leaf_spaces(space))
-        kinds = [_counts(name, part, inner) for part, inner in leaf_pairs]
-        choices = tuple(int(n) for kind in kinds if kind is not None for n in kind.flat)
+        counts_of_leaves = [
+            _require_choice_counts(name, leaf_name, leaf_space) for leaf_name, leaf_space in leaf_pairs
+        ]
+        choices = tuple(int(n) for counts in counts_of_leaves if counts is not None for n in counts.flat)
         parts: list[ActionPart] = []
         choice_offset, box_offset = 0, 0
-        for part, inner in leaf_pairs:
-            size = int(np.prod(inner.shape or (), dtype=np.int64))
-            if isinstance(inner, spaces.Box):
+        for leaf_name, leaf_space in leaf_pairs:
+            size = int(np.prod(leaf_space.shape or (), dtype=np.int64))
+            if isinstance(leaf_space, spaces.Box):
                 first = len(choices) + box_offset
-                parts.append(BoxPart.of(inner, part, slice(first, first + size)))
+                parts.append(BoxPart.of(leaf_space, leaf_name, slice(first, first + size)))
                 box_offset += size
             else:
                 parts.append(
-                    DiscretePart(inner, part, slice(choice_offset, choice_offset + size), _start(inner))
+                    DiscretePart(
+                        leaf_space,
+                        leaf_name,
+                        slice(choice_offset, choice_offset + size),
+                        _first_values(leaf_space),
+                    )
                 )
                 choice_offset += size
         if not choices and not box_offset:
@@ -152,7 +159,7 @@ class ActionCodec:
         rows = np.empty((n, len(self.choices) + self.box_dim), self.dtype)
         leaves = leaf_values(self.space, actions, "actions")
         for part, (name, _, values) in zip(self.parts, leaves, strict=True):
-            array = _numbers(name, values, (n, *(part.space.shape or ())))
+            array = _require_numbers(name, values, (n, *(part.space.shape or ())))
             rows[:, part.columns] = part.from_env(array.reshape(n, -1))
         return rows.reshape(n, *self.shape)
 
@@ -166,8 +173,8 @@ class ActionCodec:
                 "wrap it with gymnasium.wrappers.TransformAction"
             )
         with np.errstate(over="ignore"):
-            narrow = np.isfinite(high - low).all()
-        if not narrow:
+            has_finite_width = np.isfinite(high - low).all()
+        if not has_finite_width:
             raise UnsupportedSpaceError(
                 f"{algo} scales [-1, 1] to the Box of actions, but {name} has {format_space(self.space)}, "
                 f"whose width is not finite in {low.dtype}; wrap it with gymnasium.wrappers.RescaleAction"
@@ -213,8 +220,8 @@ class UnitCodec(ActionCodec):
         A number whose two bounds are equal becomes 0.
         """
         width = self.high - self.low
-        narrow = width == 0
-        scaled = 2.0 * (rows - self.low) / np.where(narrow, 1.0, width) - ~narrow
+        is_constant = width == 0
+        scaled = 2.0 * (rows - self.low) / np.where(is_constant, 1.0, width) - ~is_constant
         clipped: NDArray[np.float32] = np.clip(scaled, -1.0, 1.0).astype(np.float32)
         return clipped
 
@@ -223,9 +230,9 @@ class UnitCodec(ActionCodec):
         return super().to_env(self.to_bounds(actions))
 
 
-def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
+def _require_choice_counts(name: str, leaf_name: str, space: gym.Space[Any]) -> NDArray[np.int64] | None:
     """Count the values of each choice; `None` for a Box, `UnsupportedSpaceError` for other spaces."""
-    label = f"{name}, part {part}," if part else name
+    label = f"{name}, part {leaf_name}," if leaf_name else name
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         require_choices_fit("action", space, label)
     elif isinstance(space, spaces.MultiBinary):
@@ -241,7 +248,7 @@ def _counts(name: str, part: str, space: gym.Space[Any]) -> NDArray[np.int64] | 
     )
 
 
-def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _require_numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Convert a part's actions to an array with as many numbers as `shape`; else `ShapeError`."""
     label = f"actions {name}".strip()
     if values is None:
@@ -257,7 +264,7 @@ def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     return array
 
 
-def _start(space: gym.Space[Any]) -> NDArray[np.int64]:
+def _first_values(space: gym.Space[Any]) -> NDArray[np.int64]:
     """Return the environment's number for choice 0 of each column, `[columns]`."""
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         return np.asarray(space.start).astype(np.int64).reshape(-1)
@@ -269,8 +276,8 @@ def _bounds(space: gym.Space[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
     def concat_bounds(ends: Iterator[NDArray[Any]]) -> NDArray[Any]:
         flat = [end.reshape(-1) for end in ends]
-        kinds = [end if end.dtype.kind == "f" else end.astype(np.float64) for end in flat]
-        return np.concatenate(kinds)
+        float_bounds = [end if end.dtype.kind == "f" else end.astype(np.float64) for end in flat]
+        return np.concatenate(float_bounds)
 
     boxes = [box for _, box in leaf_spaces(space) if isinstance(box, spaces.Box)]
     return concat_bounds(box.low for box in boxes), concat_bounds(box.high for box in boxes)

@@ -71,7 +71,7 @@ class SyncGymVecEnv(EnvOwner):
         self.keep_infos = keep_infos
         self.n_envs = len(factories)
         self.seeding = Seeding(seed, self.n_envs, seeding)
-        self.starts = 0
+        self.n_starts = 0
         self._is_lent = False  # whether an evaluation borrowed and changed the environments
         self.envs = make_all(factories)
         require_distinct_envs(self.envs, name)
@@ -91,8 +91,8 @@ class SyncGymVecEnv(EnvOwner):
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         self.claim(self.envs)
         self._is_lent = False
-        seeds = [self.seeding.start_seed(i, self.starts) for i in range(self.n_envs)]
-        self.starts += 1
+        seeds = [self.seeding.start_seed(i, self.n_starts) for i in range(self.n_envs)]
+        self.n_starts += 1
         infos = [self._reset_env(i, env, obs[i], seeds[i]) for i, env in enumerate(self.envs)]
         if self.keep_infos:
             self.infos = list(map(copy_info, infos))
@@ -110,8 +110,8 @@ class SyncGymVecEnv(EnvOwner):
         if self._is_lent:
             return self._restart_all(obs, rewards, terminated, truncated)
         env_actions = self.actions.unbatch(self.actions.to_env(actions))
-        index: list[int] = []
-        last_obs: list[NDArray[Any]] = []
+        ended_envs: list[int] = []
+        final_obs: list[NDArray[Any]] = []
         infos: list[Mapping[str, Any]] = []
         final_infos: list[Mapping[str, Any]] = []
         for i, env in enumerate(self.envs):
@@ -122,21 +122,25 @@ class SyncGymVecEnv(EnvOwner):
             terminated[i], truncated[i] = term, trunc
             self._encode(i, observation, obs[i])
             if term or trunc:
-                index.append(i)
-                last_obs.append(obs[i].copy())
+                ended_envs.append(i)
+                final_obs.append(obs[i].copy())
                 final_infos.append(copy_info(info))  # a copy, as the reset may overwrite it
                 info = self._reset_env(i, env, obs[i])
             if self.keep_infos:
                 infos.append(copy_info(info))
         if self.keep_infos:
             self.infos = infos
-        return EpisodeEnds(np.asarray(index, np.int64), np.stack(last_obs), final_infos) if index else None
+        return (
+            EpisodeEnds(np.asarray(ended_envs, np.int64), np.stack(final_obs), final_infos)
+            if ended_envs
+            else None
+        )
 
     def state(self) -> dict[str, Any]:
         """Return the count of starts, and the environments' own states if they can be saved."""
-        exact = self.resume_grade == "exact" and self.starts > 0
+        exact = self.resume_grade == "exact" and self.n_starts > 0
         return {
-            "starts": self.starts,
+            "starts": self.n_starts,
             "envs": stack_states(list(map(self._env_state, range(self.n_envs)))) if exact else [],
             **self.seeding.state(),
         }
@@ -144,7 +148,7 @@ class SyncGymVecEnv(EnvOwner):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue in mid-episode, or let new episodes begin that differ from the run's first ones."""
         self.claim(self.envs)
-        self.starts = int(state["starts"])
+        self.n_starts = int(state["starts"])
         self.seeding.restore(state)
         trees = state["envs"]  # a list in older checkpoints
         trees = trees if isinstance(trees, list) else unstack_states(trees, self.n_envs)
@@ -164,7 +168,7 @@ class SyncGymVecEnv(EnvOwner):
         if self.resume_grade == "exact":
             self.restore(state)
         else:
-            self._is_lent = self.starts > 0
+            self._is_lent = self.n_starts > 0
 
     def _restart_all(
         self,

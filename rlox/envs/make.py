@@ -67,25 +67,25 @@ def uses_native(config: EnvConfig) -> bool:
     Wrappers and settings that change how an environment is made need Gymnasium.
     """
     gymnasium_only = " and ".join(config.gymnasium_only)
-    native = not gymnasium_only and native_env_class(config.id) is not None
-    if config.backend == "native" and not native:
+    is_native = not gymnasium_only and native_env_class(config.id) is not None
+    if config.backend == "native" and not is_native:
         raise ConfigError(
             f"env.backend=native cannot run {config.id}{gymnasium_only and f' with {gymnasium_only}'}"
             f"; native ids are {', '.join(native_env_ids())}; use env.backend=auto"
         )
-    native &= config.backend in ("auto", "native")
-    if native and config.action_mask != "none":
+    is_native &= config.backend in ("auto", "native")
+    if is_native and config.action_mask != "none":
         raise ConfigError(
             f"env.action_mask={config.action_mask}: {config.id} runs in Rust, where environments have no "
             "masks; add them with a wrapper (env.wrappers), or set env.action_mask=none"
         )
-    if config.precision != "f64" and not native:
+    if config.precision != "f64" and not is_native:
         raise ConfigError(
             f"env.precision={config.precision} needs a native environment; {config.id} runs in "
             f"Gymnasium here{gymnasium_only and f' ({gymnasium_only})'}"
             f"; native ids are {', '.join(native_env_ids())}; use env.precision=f64"
         )
-    return native
+    return is_native
 
 
 def require_native(config: EnvConfig, algo: str, source: EnvLike | None = None) -> None:

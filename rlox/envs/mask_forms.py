@@ -33,7 +33,7 @@ class MaskForm:
         """Number of entries in a mask."""
         return sum(self.actions.choices)
 
-    def row(self, mask: Any, batch_shape: tuple[int, ...] = ()) -> NDArray[np.int8]:
+    def to_rows(self, mask: Any, batch_shape: tuple[int, ...] = ()) -> NDArray[np.int8]:
         """Convert a mask, or several with `batch_shape`, to `[*batch_shape, size]`.
 
         Raises `ValueError` that says what is wrong with the mask.
@@ -41,7 +41,7 @@ class MaskForm:
         if batch_shape and isinstance(mask, list) and any(isinstance(m, Mapping | tuple) for m in mask):
             if len(mask) != batch_shape[0]:
                 raise ValueError(f"has {len(mask)} masks, expected {batch_shape[0]}")
-            return np.stack([self.row(each) for each in mask])
+            return np.stack([self.to_rows(each) for each in mask])
         space = self.actions.space
         if not (
             (isinstance(space, spaces.Dict) and isinstance(mask, Mapping))

@@ -149,7 +149,7 @@ class MaskReader:
         """
         prefix = f"the action mask of {label}, {self.location(call)},"
         try:
-            rows = self._form.row(mask, batch_shape)
+            rows = self._form.to_rows(mask, batch_shape)
         except ValueError as error:
             raise EnvError(f"{prefix} {error}") from error
         if empty := self._form.empty_message(rows):
@@ -192,18 +192,20 @@ class MaskActions(gym.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: Env, source: str, key: str, name: str) -> None:
         super().__init__(env)
         mask_method = _mask_method(env) if source == "method" else None
-        self._masks = MaskReader(source, key, name, env.observation_space, env.action_space, mask_method)
-        self.observation_space = self._masks.space
+        self._mask_reader = MaskReader(
+            source, key, name, env.observation_space, env.action_space, mask_method
+        )
+        self.observation_space = self._mask_reader.space
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Reset, with the mask of the first action."""
         observation, info = self.env.reset(**options)
-        return self._masks.with_mask(observation, info, "reset"), info
+        return self._mask_reader.with_mask(observation, info, "reset"), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, with the mask of the next action."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        masked_observation = self._masks.with_mask(
+        masked_observation = self._mask_reader.with_mask(
             observation, info, "step", is_over=to_flag("terminated", terminated)
         )
         return masked_observation, reward, terminated, truncated, info
@@ -278,7 +280,7 @@ class MaskedCodec(ObservationCodec):
         if masks is None:
             return {OBSERVATION: observation, MASK: np.ones((*batch_shape, self.mask_dim), np.int8)}
         try:
-            rows = self.form.row(masks, batch_shape)
+            rows = self.form.to_rows(masks, batch_shape)
         except ValueError as error:
             raise ShapeError(f"{label} {error}") from error
         if empty := self.form.empty_message(rows):

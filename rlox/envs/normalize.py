@@ -180,10 +180,10 @@ class FixedNormalizer:
         """Standardise rows `[n, dim]` in place."""
         if self.moments is not None:
             mean, _ = self.moments
-            obs[:] = (obs - mean) / self.scale
+            obs[:] = (obs - mean) / self.divisors
 
     @property
-    def scale(self) -> NDArray[np.float64]:
+    def divisors(self) -> NDArray[np.float64]:
         """The divisors `[dim]`; moments must be set."""
         assert self.moments is not None
         _, std = self.moments

@@ -106,10 +106,10 @@ class PartsCodec(ObservationCodec):
         )
         parts = _consecutive_slices({key: codec.numeric_dim for key, codec in codecs.items()})
         image_bytes = {key: sum(i.size for i in codec.images) for key, codec in codecs.items()}
-        count = sum(codec.numeric_dim for codec in codecs.values())
-        dim = FLOAT.itemsize * count + sum(image_bytes.values()) if images else count
-        pictures = _consecutive_slices(image_bytes)
-        return cls(space, dim, parts, 0, images, codecs=codecs, image_slices=pictures)
+        numeric_dim = sum(codec.numeric_dim for codec in codecs.values())
+        dim = FLOAT.itemsize * numeric_dim + sum(image_bytes.values()) if images else numeric_dim
+        image_slices = _consecutive_slices(image_bytes)
+        return cls(space, dim, parts, 0, images, codecs=codecs, image_slices=image_slices)
 
     @property
     def one_hot_columns(self) -> Sequence[tuple[int, int]]:
@@ -169,9 +169,9 @@ class PartsCodec(ObservationCodec):
 
     def split(self, rows: RowsT) -> dict[str, RowsT]:
         """Split rows into parts by name."""
-        by_numbers = super().split(rows)
+        numeric_parts = super().split(rows)
         if not self.images:
-            return by_numbers
+            return numeric_parts
         columns: Any = rows
         size, begin = FLOAT.itemsize, FLOAT.itemsize * self.numeric_dim
         parts: dict[str, RowsT] = {}

@@ -38,30 +38,30 @@ class Seeding:
     n_envs: int
     rule: str = KEYED
 
-    def start_seed(self, i: int, starts: int, failures: int = 0) -> int:
+    def start_seed(self, i: int, n_starts: int, n_failures: int = 0) -> int:
         """Return the seed of copy i when all start, after `starts` such starts and `failures` of copy i."""
-        if starts == 0 and self.rule != KEYED:
+        if n_starts == 0 and self.rule != KEYED:
             return self._first_seed() + i
         if self.rule == LEGACY:
-            return stream_seed(self.seed, f"restart-{starts}", i)
-        return self._keyed(i, starts + failures)
+            return stream_seed(self.seed, f"restart-{n_starts}", i)
+        return self._keyed_seed(i, n_starts + n_failures)
 
-    def restart_seed(self, i: int, starts: int, failures: int) -> int:
+    def restart_seed(self, i: int, n_starts: int, n_failures: int) -> int:
         """Return the seed of copy i when it starts alone after its failure number `failures`.
 
         `starts` counts the times that all copies started.
         """
         if self.rule == LEGACY:
-            return stream_seed(self.seed, f"begun-anew-{failures}", i)
-        return self._keyed(i, starts - 1 + failures)
+            return stream_seed(self.seed, f"begun-anew-{n_failures}", i)
+        return self._keyed_seed(i, n_starts - 1 + n_failures)
 
-    def engine_seed(self, starts: int) -> int:
+    def engine_seed(self, n_starts: int) -> int:
         """Return an engine's seed after `starts` starts: copy i gets this number plus i, below 2^31."""
-        if starts == 0 and self.rule != KEYED:
+        if n_starts == 0 and self.rule != KEYED:
             return self._first_seed() % SEED_LIMIT
         if self.rule == LEGACY:
-            return stream_seed(self.seed, f"restart-{starts}", 0) % SEED_LIMIT
-        return (self._stream_value(0) + starts * self.n_envs) % (SEED_LIMIT - self.n_envs)
+            return stream_seed(self.seed, f"restart-{n_starts}", 0) % SEED_LIMIT
+        return (self._stream_value(0) + n_starts * self.n_envs) % (SEED_LIMIT - self.n_envs)
 
     def state(self) -> dict[str, Any]:
         """Return the rule, which a resumed run keeps; checkpoints from before there were rules have none."""
@@ -82,9 +82,9 @@ class Seeding:
             )
         return self.seed
 
-    def _keyed(self, i: int, start: int) -> int:
-        step = self._stream_value(1) | 1  # odd: no number repeats before all 2^31 have occurred
-        return (self._stream_value(0) + (start * self.n_envs + i) * step) % SEED_LIMIT
+    def _keyed_seed(self, i: int, start: int) -> int:
+        stride = self._stream_value(1) | 1  # odd: no number repeats before all 2^31 have occurred
+        return (self._stream_value(0) + (start * self.n_envs + i) * stride) % SEED_LIMIT
 
     def _stream_value(self, number: int) -> int:
         return stream_seed(self.seed, "environment-starts", number) % SEED_LIMIT

@@ -22,12 +22,12 @@ from rlox.state_tree import from_state_tree, to_state_tree
 __all__ = ["can_save", "restore_env", "save_env"]
 
 # Attributes with the whole simulation state, by the package of the environment's class.
-_FIELDS: dict[str, tuple[str, ...]] = {
+_ENV_ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "gymnasium.envs.classic_control": ("state", "steps_beyond_terminated"),
     "gymnasium.envs.toy_text": ("s", "lastaction", "dealer", "player", "fickle_step"),
 }
 # The mutable state of the wrappers that `gymnasium.make` and `env.wrappers` add.
-_WRAPPERS: dict[str, tuple[str, ...]] = {
+_WRAPPER_ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "ActionRepeat": (),
     "ClipAction": (),
     "ClipReward": (),
@@ -51,12 +51,14 @@ _KNOWN_MODULES = ("gymnasium.wrappers", "minigrid.wrappers", "rlox.envs.")
 
 def can_save(env: gym.Env[Any, Any]) -> bool:
     """Tell whether `save_env` saves everything that the environment's future depends on."""
-    are_wrappers_known = all(_has_save_methods(w) or _state_attributes(w) is not None for w in _wrappers(env))
+    are_wrappers_known = all(
+        _has_save_methods(w) or _wrapper_attributes(w) is not None for w in _wrappers(env)
+    )
     unwrapped = env.unwrapped
     return are_wrappers_known and (
         _has_save_methods(unwrapped)
         or state_handler_for(unwrapped) is not None
-        or _fields(unwrapped) is not None
+        or _env_attributes(unwrapped) is not None
     )
 
 
@@ -64,13 +66,13 @@ def save_env(env: gym.Env[Any, Any]) -> dict[str, Any]:
     """Return the state of the environment, its wrappers and its random generator."""
     unwrapped: Any = env.unwrapped
     state: dict[str, Any] = {"wrappers": [_save_wrapper(w) for w in _wrappers(env)]}
-    engine = state_handler_for(unwrapped)
+    handler = state_handler_for(unwrapped)
     if _has_save_methods(unwrapped):
         state["own"] = _call_save_state(unwrapped)
-    elif engine is not None:
-        state["own"] = engine.save(unwrapped)
+    elif handler is not None:
+        state["own"] = handler.save(unwrapped)
     else:
-        names = [n for n in _fields(unwrapped) or () if n in vars(unwrapped)]
+        names = [n for n in _env_attributes(unwrapped) or () if n in vars(unwrapped)]
         state["fields"] = {n: _add_type_tag(getattr(unwrapped, n)) for n in names}
     generator = unwrapped._np_random
     state["random"] = None if generator is None else _to_plain(generator.bit_generator.state)
@@ -87,7 +89,7 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
         if _has_save_methods(wrapper):
             wrapper.load_state(from_state_tree(copy.deepcopy(saved_item["own"])))
             continue
-        for name in _state_attributes(wrapper) or ():
+        for name in _wrapper_attributes(wrapper) or ():
             if name in saved_item:
                 setattr(wrapper, name, saved_item[name])
     if state["random"] is not None:
@@ -96,11 +98,11 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
     if _has_save_methods(unwrapped):
         unwrapped.load_state(from_state_tree(copy.deepcopy(state["own"])))
         return
-    engine = state_handler_for(unwrapped)
-    if engine is not None:
-        engine.load(unwrapped, state["own"])
+    handler = state_handler_for(unwrapped)
+    if handler is not None:
+        handler.load(unwrapped, state["own"])
         return
-    allowed = _fields(unwrapped) or ()
+    allowed = _env_attributes(unwrapped) or ()
     for name, saved_item in state["fields"].items():
         if name in allowed:
             setattr(unwrapped, name, _remove_type_tag(saved_item))
@@ -109,7 +111,7 @@ def restore_env(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
 def _save_wrapper(wrapper: Any) -> dict[str, Any]:
     if _has_save_methods(wrapper):
         return {"own": _call_save_state(wrapper)}
-    names = _state_attributes(wrapper) or ()
+    names = _wrapper_attributes(wrapper) or ()
     return {name: getattr(wrapper, name) for name in names if name in vars(wrapper)}
 
 
@@ -118,10 +120,10 @@ def _call_save_state(env: Any) -> Any:
     return to_state_tree(env.save_state(), f"the state of {type(env).__name__}", keep_numpy=True)
 
 
-def _state_attributes(wrapper: Any) -> tuple[str, ...] | None:
+def _wrapper_attributes(wrapper: Any) -> tuple[str, ...] | None:
     """Return the attributes that hold the state of a wrapper; `None` if they are not known."""
     kind = type(wrapper)
-    return _WRAPPERS.get(kind.__name__) if kind.__module__.startswith(_KNOWN_MODULES) else None
+    return _WRAPPER_ATTRIBUTES.get(kind.__name__) if kind.__module__.startswith(_KNOWN_MODULES) else None
 
 
 def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
@@ -136,9 +138,9 @@ def _has_save_methods(inner: Any) -> bool:
     return callable(getattr(inner, "save_state", None)) and callable(getattr(inner, "load_state", None))
 
 
-def _fields(inner: Any) -> tuple[str, ...] | None:
+def _env_attributes(inner: Any) -> tuple[str, ...] | None:
     module = type(inner).__module__
-    return next((f for package, f in _FIELDS.items() if module.startswith(package)), None)
+    return next((f for package, f in _ENV_ATTRIBUTES.items() if module.startswith(package)), None)
 
 
 def _add_type_tag(value: Any) -> Any:

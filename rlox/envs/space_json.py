@@ -51,7 +51,7 @@ def _to_plain(space: spaces.Space[Any]) -> dict[str, Any]:
 def space_from_json(text: str) -> spaces.Space[Any]:
     """Parse a space from JSON; `ShapeError` if `text` does not describe one."""
     try:
-        return _space(json.loads(text), 0)
+        return _parse_space(json.loads(text), 0)
     except (
         AttributeError,
         KeyError,
@@ -64,12 +64,12 @@ def space_from_json(text: str) -> spaces.Space[Any]:
         raise ShapeError(f"not the JSON of a space: {text[:80]}: {error}") from error
 
 
-def _space(data: Mapping[str, Any], depth: int) -> spaces.Space[Any]:
+def _parse_space(data: Mapping[str, Any], depth: int) -> spaces.Space[Any]:
     kind = data["type"]
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
     if kind == "Box":
-        return _box(data)
+        return _parse_box(data)
     if kind == "Discrete":
         return spaces.Discrete(data["n"], start=data.get("start", 0))
     if kind == "MultiDiscrete":
@@ -78,13 +78,13 @@ def _space(data: Mapping[str, Any], depth: int) -> spaces.Space[Any]:
     if kind == "MultiBinary":
         return spaces.MultiBinary(data["n"])
     if kind == "Dict":
-        return spaces.Dict({k: _space(s, depth + 1) for k, s in data["subspaces"].items()})
+        return spaces.Dict({k: _parse_space(s, depth + 1) for k, s in data["subspaces"].items()})
     if kind == "Tuple":
-        return spaces.Tuple([_space(s, depth + 1) for s in data["subspaces"]])
+        return spaces.Tuple([_parse_space(s, depth + 1) for s in data["subspaces"]])
     raise ValueError(f"unknown type {kind}")
 
 
-def _box(data: Mapping[str, Any]) -> spaces.Box:
+def _parse_box(data: Mapping[str, Any]) -> spaces.Box:
     dtype, shape = np.dtype(data["dtype"]), tuple(data["shape"])
     if dtype.kind not in "biuf" or dtype.hasobject:
         raise ValueError(f"its dtype is {dtype}, expected numbers")

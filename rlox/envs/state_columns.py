@@ -61,7 +61,7 @@ def unstack_states(columns: Mapping[str, Any], n: int) -> list[Any]:
         return [int(high) * _WORD + int(low) for high, low in content]
     if kind == "array":
         return [np.asarray(content[i]) for i in range(n)]  # also arrays without dimensions
-    return list(content) if kind == "each" else _unknown(kind)
+    return list(content) if kind == "each" else _reject_kind(kind)
 
 
 def _all_match(trees: Sequence[Any], test: Callable[[Any], bool]) -> bool:
@@ -72,5 +72,5 @@ def _dtype_and_shape(array: NDArray[Any]) -> tuple[np.dtype[Any], tuple[int, ...
     return array.dtype, array.shape
 
 
-def _unknown(kind: str) -> list[Any]:
+def _reject_kind(kind: str) -> list[Any]:
     raise ValueError(f"a column of kind {kind!r}")

@@ -36,7 +36,7 @@ def write_mp4(path: Path, frames: Sequence[NDArray[np.uint8]], fps: float) -> No
     if not frames:
         raise ConfigError(f"no frames to write to {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _writer(path, fps) as writer:
+    with _open_writer(path, fps) as writer:
         for frame in frames:
             writer.append_data(frame)
 
@@ -137,7 +137,7 @@ class _VideoFile:
     def __init__(self, fps: float) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rlox-film-")
         self._path = Path(self._folder.name) / "film.mp4"
-        self._writer = _writer(self._path, fps)
+        self._writer = _open_writer(self._path, fps)
 
     def add(self, frame: NDArray[np.uint8]) -> None:
         self._writer.append_data(frame)
@@ -150,7 +150,7 @@ class _VideoFile:
         return content
 
 
-def _writer(path: Path, fps: float) -> Any:
+def _open_writer(path: Path, fps: float) -> Any:
     import imageio.v2 as imageio
 
     return imageio.get_writer(path, fps=fps, macro_block_size=2)

@@ -152,11 +152,17 @@ def _first_choice_and_bounds(codec: ActionCodec) -> tuple[int, ActionBounds | No
         raise unsupported_export(f"actions of whole numbers: {format_space(space)}")
     is_unit = isinstance(codec, UnitCodec)
     low, high = (codec.low, codec.high) if isinstance(codec, UnitCodec) else (part.low, part.high)
-    limit = np.finfo(np.float32)
-    low, high = np.clip(low, limit.min, limit.max), np.clip(high, limit.min, limit.max)
+    float32_info = np.finfo(np.float32)
+    low, high = (
+        np.clip(low, float32_info.min, float32_info.max),
+        np.clip(high, float32_info.min, float32_info.max),
+    )
     # The nearest float32 may lie outside the float64 bounds.
     float_bounds = low.astype(np.float32), high.astype(np.float32)
-    low_up, high_down = np.nextafter(float_bounds[0], limit.max), np.nextafter(float_bounds[1], limit.min)
+    low_up, high_down = (
+        np.nextafter(float_bounds[0], float32_info.max),
+        np.nextafter(float_bounds[1], float32_info.min),
+    )
     bounds = ActionBounds(
         np.where(float_bounds[0] < low, low_up, float_bounds[0]),
         np.where(float_bounds[1] > high, high_down, float_bounds[1]),
@@ -181,7 +187,7 @@ def _moments(normalizer: Normalizer | None) -> Moments | None:
         if normalizer.moments is None:
             return None
         mean, _ = normalizer.moments
-        return Moments(mean, normalizer.scale, None)
+        return Moments(mean, normalizer.divisors, None)
     raise unsupported_export(f"a {type(normalizer).__name__}")
 
 

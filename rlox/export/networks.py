@@ -100,23 +100,25 @@ def extract_network(policy: Any) -> Network:
 
     Raises ConfigError, with the reason, for any other policy, because a subclass may compute anything.
     """
-    kind = type(policy)
-    if kind is QPolicy:
+    policy_class = type(policy)
+    if policy_class is QPolicy:
         return _q_network(policy)
-    if kind is SquashedSACPolicy:
+    if policy_class is SquashedSACPolicy:
         return _squashed_network(policy.actor)
-    if kind is CategoricalSACPolicy:
+    if policy_class is CategoricalSACPolicy:
         return extract_network(policy.actor)
-    if kind in (DiscretePolicy, ContinuousPolicy, SDEPolicy):
-        return _mlp_network(policy.actor, "categorical" if kind is DiscretePolicy else "gaussian")
-    if kind in (CategoricalActor, GaussianActor):
-        return _mlp_network(policy.net, "categorical" if kind is CategoricalActor else "gaussian")
-    if kind is DeterministicPolicy:
+    if policy_class in (DiscretePolicy, ContinuousPolicy, SDEPolicy):
+        return _mlp_network(policy.actor, "categorical" if policy_class is DiscretePolicy else "gaussian")
+    if policy_class in (CategoricalActor, GaussianActor):
+        return _mlp_network(policy.net, "categorical" if policy_class is CategoricalActor else "gaussian")
+    if policy_class is DeterministicPolicy:
         return _mlp_network(policy.actor, "deterministic")
-    if kind is IQLPolicy and type(policy.actor) is BoundedGaussianPolicy:
+    if policy_class is IQLPolicy and type(policy.actor) is BoundedGaussianPolicy:
         return _mlp_network(policy.actor.net, "deterministic")
     raise unsupported_export(
-        UNSUPPORTED_REASONS.get(kind.__name__, f"a {kind.__name__}, not a built-in policy of vectors")
+        UNSUPPORTED_REASONS.get(
+            policy_class.__name__, f"a {policy_class.__name__}, not a built-in policy of vectors"
+        )
     )
 
 
@@ -129,7 +131,7 @@ def unsupported_export(description: str) -> ConfigError:
 
 
 def _mlp_network(net: Any, head: str) -> Network:
-    layers, activation = _layers(net, "q" if head == "q" else "actor")
+    layers, activation = _extract_layers(net, "q" if head == "q" else "actor")
     return Network((layers,), _layer_widths(layers), activation or "tanh", head, net)
 
 
@@ -137,18 +139,20 @@ def _squashed_network(actor: Any) -> Network:
     """Return the network for the means of a squashed Gaussian, without the standard deviations."""
     if type(actor) not in (SquashedGaussianPolicy, SquashedSDEPolicy):
         raise unsupported_export(f"a {type(actor).__name__}, not a built-in actor")
-    layers, activation = _layers(actor.net, "actor")
+    layers, activation = _extract_layers(actor.net, "actor")
     mean_limit = SDE_MEAN_LIMIT if type(actor) is SquashedSDEPolicy else None
     *hidden, last = layers.weights
     *hidden_biases, bias = layers.biases
     n = actor.act_dim
     layers = LinearLayers("actor", (*hidden, last[:n].copy()), (*hidden_biases, bias[:n].copy()))
 
-    def says(obs: Tensor) -> Tensor:
+    def forward_means(obs: Tensor) -> Tensor:
         outputs: Tensor = actor.net(obs)
         return outputs[..., :n]
 
-    return Network((layers,), _layer_widths(layers), activation or "tanh", "squashed", says, mean_limit)
+    return Network(
+        (layers,), _layer_widths(layers), activation or "tanh", "squashed", forward_means, mean_limit
+    )
 
 
 def _q_network(policy: QPolicy) -> Network:
@@ -160,7 +164,9 @@ def _q_network(policy: QPolicy) -> Network:
     if type(net) is not DuelingMLP:
         return _mlp_network(net, "q")
     streams = (("shared", net.shared), ("value", net.value), ("advantage", net.advantage))
-    extracted_layers = [_layers(part, f"q.{name}", activated_last=name == "shared") for name, part in streams]
+    extracted_layers = [
+        _extract_layers(part, f"q.{name}", activate_last=name == "shared") for name, part in streams
+    ]
     shared, value, advantage = (layers for layers, _ in extracted_layers)
     sizes = (*_layer_widths(shared)[:-1], *_layer_widths(advantage))
     activations = {activation for _, activation in extracted_layers if activation}
@@ -169,30 +175,30 @@ def _q_network(policy: QPolicy) -> Network:
     return Network((shared, value, advantage), sizes, activations.pop(), "q", net)
 
 
-def _layers(net: Any, name: str, activated_last: bool = False) -> tuple[LinearLayers, str | None]:
+def _extract_layers(net: Any, name: str, activate_last: bool = False) -> tuple[LinearLayers, str | None]:
     """Return the linear layers of a net as `mlp` builds it, and the name of the activation.
 
     With `activated_last`, an activation follows the last layer. Raises ConfigError for other layers.
     """
     if type(net) is not nn.Sequential:
         raise unsupported_export(f"a {type(net).__name__}, not a network of vectors")
-    linear: list[Any] = list(net)[::2]
+    linear_layers: list[Any] = list(net)[::2]
     activations = list(net)[1::2]
-    kinds = {_activation(layer) for layer in activations}
-    is_linear = all(type(layer) is nn.Linear and layer.bias is not None for layer in linear)
+    activation_names = {_activation_name(layer) for layer in activations}
+    is_linear = all(type(layer) is nn.Linear and layer.bias is not None for layer in linear_layers)
     if (
         not is_linear
-        or None in kinds
-        or len(kinds) > 1
-        or len(activations) != len(linear) - (not activated_last)
+        or None in activation_names
+        or len(activation_names) > 1
+        or len(activations) != len(linear_layers) - (not activate_last)
     ):
         raise unsupported_export(f"other layers than linear ones with one activation between them: {name}")
-    weights = tuple(layer.weight.detach().cpu().numpy().copy() for layer in linear)
-    biases = tuple(layer.bias.detach().cpu().numpy().copy() for layer in linear)
-    return LinearLayers(name, weights, biases), kinds.pop() if kinds else None
+    weights = tuple(layer.weight.detach().cpu().numpy().copy() for layer in linear_layers)
+    biases = tuple(layer.bias.detach().cpu().numpy().copy() for layer in linear_layers)
+    return LinearLayers(name, weights, biases), activation_names.pop() if activation_names else None
 
 
-def _activation(layer: nn.Module) -> str | None:
+def _activation_name(layer: nn.Module) -> str | None:
     """Return the activation's name; None if it is unknown or not in torch's default settings."""
     names = (name for name, activation_class in ACTIVATIONS.items() if type(layer) is activation_class)
     return next(names, None) if getattr(layer, "alpha", 1.0) == 1.0 else None

@@ -77,8 +77,8 @@ def to_actions(
     mean_actions = outputs if limit is None else np.clip(outputs, -limit, limit)
     low, high = bounds.low.astype(np.float64), bounds.high.astype(np.float64)
     scaled = low + 0.5 * (np.tanh(mean_actions) + 1.0) * (high - low)
-    unit_actions: NDArray[Any] = np.clip(scaled, low, high)
-    return unit_actions
+    actions: NDArray[Any] = np.clip(scaled, low, high)
+    return actions
 
 
 def relative_difference(actual: NDArray[Any], expected: NDArray[Any]) -> float:

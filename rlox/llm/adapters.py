@@ -39,20 +39,20 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
             "algo.lora_r out"
         )
     layer_types = (nn.Linear, transformers_class("pytorch_utils", "Conv1D"))
-    linear_layers = {
+    linear_names = {
         name.rpartition(".")[2]
         for name, module_part in module.named_modules()
         if isinstance(module_part, layer_types)
     }
-    matching_modules = set(targets) or linear_layers - {"lm_head", "embed_out", "score"}
-    if missing := sorted(matching_modules - linear_layers):
+    target_names = set(targets) or linear_names - {"lm_head", "embed_out", "score"}
+    if missing := sorted(target_names - linear_names):
         raise ConfigError(
             f"algo.lora_target_modules: {type(module).__name__} has no linear layer {missing[0]}, expected "
-            f"some of {', '.join(sorted(linear_layers)) or 'none'}"
+            f"some of {', '.join(sorted(linear_names)) or 'none'}"
         )
-    if not matching_modules:
+    if not target_names:
         raise ConfigError(f"algo.lora_r: {type(module).__name__} has no linear layer for adapters")
-    if isinstance(module, Llama) and module.size.tie_word_embeddings and "lm_head" in matching_modules:
+    if isinstance(module, Llama) and module.size.tie_word_embeddings and "lm_head" in target_names:
         warnings.warn(
             "algo.lora_target_modules has lm_head, whose weights are the embedding's too "
             "(tie_word_embeddings): adapters change only the logits, but merging them would also change the "
@@ -60,9 +60,7 @@ def add_adapters(module: nn.Module, rank: int, alpha: float, targets: Sequence[s
             UserWarning,
             stacklevel=2,
         )
-    config = peft.LoraConfig(
-        r=rank, lora_alpha=alpha, target_modules=sorted(matching_modules), lora_dropout=0.0
-    )
+    config = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=sorted(target_names), lora_dropout=0.0)
     with warnings.catch_warnings():  # peft detects transposed layers itself, and warns about it
         warnings.filterwarnings("ignore", message="fan_in_fan_out")
         peft.inject_adapter_in_model(config, module)

@@ -119,12 +119,12 @@ def weighted_rewards(
     return _weighted_sum(rewards, _reward_weights(weights, rewards.shape[1]), rewards)
 
 
-def _reward_weights(weights: Sequence[float] | None, functions: int) -> NDArray[np.float64]:
+def _reward_weights(weights: Sequence[float] | None, n_functions: int) -> NDArray[np.float64]:
     """Return one weight for each function."""
-    reward_weights = np.ones(functions) if weights is None else _parse_numbers(weights, "weights")
-    if reward_weights.shape != (functions,):
+    reward_weights = np.ones(n_functions) if weights is None else _parse_numbers(weights, "weights")
+    if reward_weights.shape != (n_functions,):
         count_text = len(reward_weights) if reward_weights.ndim == 1 else f"{list(reward_weights.shape)}"
-        raise ShapeError(f"{count_text} weights for {functions} rewards of each completion")
+        raise ShapeError(f"{count_text} weights for {n_functions} rewards of each completion")
     if not np.isfinite(reward_weights).all():
         raise ConfigError(f"weights {reward_weights.tolist()}: expected finite numbers")
     return reward_weights

@@ -24,7 +24,7 @@ GENERATION_MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")  # the pattern of tr
 def require_turn_end(
     codec: Codec,
     messages: Messages,
-    template: Mapping[str, Any],
+    template_kwargs: Mapping[str, Any],
     eos_ids: tuple[int, ...],
     generates: bool,
     place: str,
@@ -46,7 +46,8 @@ def require_turn_end(
     try:
         conversation = [*messages, {"role": "assistant", "content": "good"}]
         ending = _suffix(
-            codec.encode_chat(conversation, "more", template), codec.encode_chat(conversation, "", template)
+            codec.encode_chat(conversation, "more", template_kwargs),
+            codec.encode_chat(conversation, "", template_kwargs),
         )
     except ConfigError:  # the template rejects this test conversation
         return
@@ -68,12 +69,14 @@ def require_turn_end(
     )
 
 
-def turn_requests(codec: Codec, messages: Messages, template: Mapping[str, Any]) -> list[TokenizeRequest]:
+def turn_requests(
+    codec: Codec, messages: Messages, template_kwargs: Mapping[str, Any]
+) -> list[TokenizeRequest]:
     """Return the requests whose tokens `assistant_mask` needs for a conversation."""
     if not isinstance(codec, Tokenizer):
         raise ConfigError(f"{SETTING}: expected a tokenizer with a chat template")
-    if GENERATION_MARK.search(codec.template_of(template)):
-        return [TokenizeRequest(messages, "generated", template)]
+    if GENERATION_MARK.search(codec.template_of(template_kwargs)):
+        return [TokenizeRequest(messages, "generated", template_kwargs)]
     answer_indices = _assistant_indices(messages)
     if not answer_indices or answer_indices[0] == 0:
         raise ConfigError(
@@ -84,9 +87,9 @@ def turn_requests(codec: Codec, messages: Messages, template: Mapping[str, Any])
         request
         for i in answer_indices
         for request in (
-            TokenizeRequest(messages[:i], "", template),
-            TokenizeRequest(messages[:i], "answer", template),
-            TokenizeRequest(messages[: i + 1], "", template),
+            TokenizeRequest(messages[:i], "", template_kwargs),
+            TokenizeRequest(messages[:i], "answer", template_kwargs),
+            TokenizeRequest(messages[: i + 1], "", template_kwargs),
         )
     ]
 

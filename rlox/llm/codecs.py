@@ -56,7 +56,10 @@ class Codec(Protocol):
         """Return the fraction of the answer, with its EOS, that the completion has at the same position."""
 
     def encode_chat(
-        self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
+        self,
+        messages: Messages,
+        continuation: Literal["answer", "more", ""],
+        template_kwargs: Mapping[str, Any],
     ) -> NDArray[np.int64]:
         """Return the token ids of a conversation.
 
@@ -89,7 +92,10 @@ class _BuiltinCodec(ABC):
         return float(np.equal(start_ids, expected[: len(start_ids)]).sum() / len(expected))
 
     def encode_chat(
-        self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
+        self,
+        messages: Messages,
+        continuation: Literal["answer", "more", ""],
+        template_kwargs: Mapping[str, Any],
     ) -> NDArray[np.int64]:
         """Raise `ConfigError`: there is no chat template."""
         raise ConfigError(
@@ -293,47 +299,52 @@ class Tokenizer:
         return any(int(token) in self.eos_ids for token in tokens)
 
     def encode_chat(
-        self, messages: Messages, continuation: Literal["answer", "more", ""], template: Mapping[str, Any]
+        self,
+        messages: Messages,
+        continuation: Literal["answer", "more", ""],
+        template_kwargs: Mapping[str, Any],
     ) -> NDArray[np.int64]:
         """As `Codec.encode_chat`, with the tokenizer's chat template."""
-        (ids,) = self.encode_chats([messages], continuation, template)
+        (ids,) = self.encode_chats([messages], continuation, template_kwargs)
         return ids
 
     def encode_chats(
-        self, conversations: Sequence[Messages], continuation: str, template: Mapping[str, Any]
+        self, conversations: Sequence[Messages], continuation: str, template_kwargs: Mapping[str, Any]
     ) -> list[NDArray[np.int64]]:
         """Encode several conversations in one call."""
         encoding = self._apply_chat_template(
             conversations,
-            template,
+            template_kwargs,
             add_generation_prompt=continuation == "answer",
             continue_final_message=continuation == "more",
         )
         return [np.array(ids, np.int64) for ids in encoding["input_ids"]]
 
     def assistant_masks(
-        self, conversations: Sequence[Messages], template: Mapping[str, Any]
+        self, conversations: Sequence[Messages], template_kwargs: Mapping[str, Any]
     ) -> list[NDArray[np.int64]]:
         """Return 1 for each token that the chat template marks by `{% generation %}`, else 0."""
-        encoding = self._apply_chat_template(conversations, template, return_assistant_tokens_mask=True)
+        encoding = self._apply_chat_template(
+            conversations, template_kwargs, return_assistant_tokens_mask=True
+        )
         return [np.array(mask, np.int64) for mask in encoding["assistant_masks"]]
 
     def _apply_chat_template(
-        self, conversations: Sequence[Messages], template: Mapping[str, Any], **options: bool
+        self, conversations: Sequence[Messages], template_kwargs: Mapping[str, Any], **options: bool
     ) -> Any:
         """Tokenize conversations by the chat template with these arguments."""
         try:
             return self._tokenizer.apply_chat_template(
-                list(conversations), tokenize=True, return_dict=True, **options, **template
+                list(conversations), tokenize=True, return_dict=True, **options, **template_kwargs
             )
         # jinja, transformers and templates that reject a conversation raise different classes
         except Exception as error:
             raise ConfigError(f"the chat template of tokenizer={self.folder}: {error}") from error
 
-    def template_of(self, template: Mapping[str, Any]) -> str:
+    def template_of(self, template_kwargs: Mapping[str, Any]) -> str:
         """Return the chat template that applies with these arguments."""
         try:
-            return str(self._tokenizer.get_chat_template(tools=template.get("tools")))
+            return str(self._tokenizer.get_chat_template(tools=template_kwargs.get("tools")))
         except ValueError as error:
             raise ConfigError(f"tokenizer={self.folder}: {error}") from error
 
@@ -351,7 +362,7 @@ class TokenizeRequest(NamedTuple):
 
     content: Any
     mode: Literal["text", "ended", "answer", "more", "", "generated"]
-    template: Mapping[str, Any]  # further arguments of the chat template
+    template_kwargs: Mapping[str, Any]  # further arguments of the chat template
 
 
 def tokenize(codec: Codec, requests: Sequence[TokenizeRequest]) -> list[NDArray[np.int64]]:
@@ -363,21 +374,24 @@ def tokenize(codec: Codec, requests: Sequence[TokenizeRequest]) -> list[NDArray[
         return [
             codec.encode(request.content, with_eos=request.mode == "ended")
             if isinstance(request.content, str)
-            else codec.encode_chat(request.content, "", request.template)
+            else codec.encode_chat(request.content, "", request.template_kwargs)
             for request in requests
         ]
     groups: dict[tuple[str, str], list[int]] = {}
     for i, request in enumerate(requests):
-        groups.setdefault((request.mode, json.dumps(request.template, sort_keys=True)), []).append(i)
+        groups.setdefault((request.mode, json.dumps(request.template_kwargs, sort_keys=True)), []).append(i)
     ids_by_request: dict[int, NDArray[np.int64]] = {}
     for (mode, _), indices in groups.items():
-        contents, template = [requests[i].content for i in indices], requests[indices[0]].template
+        contents, template_kwargs = (
+            [requests[i].content for i in indices],
+            requests[indices[0]].template_kwargs,
+        )
         if mode in ("text", "ended"):
             encoding = codec.encode_all(contents, mode == "ended")
         elif mode == "generated":
-            encoding = codec.assistant_masks(contents, template)
+            encoding = codec.assistant_masks(contents, template_kwargs)
         else:
-            encoding = codec.encode_chats(contents, mode, template)
+            encoding = codec.encode_chats(contents, mode, template_kwargs)
         ids_by_request |= dict(zip(indices, encoding, strict=True))
     return [ids_by_request[i] for i in range(len(requests))]
 

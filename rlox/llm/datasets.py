@@ -173,20 +173,22 @@ class TextDataset:
     def _requests_of(self, number: int, row: Mapping[str, Any]) -> list[TokenizeRequest]:
         """Return what is tokenized: answers, the prompt, and an unfinished prompt once more as it is."""
         with self._name_errors(number):
-            template = template_arguments(row)
+            template_kwargs = template_arguments(row)
             contents = [_full_text(row, name) for name in self._answer_columns(row)]
             is_text = isinstance(contents[0] if contents else row["prompt"], str)
             requests = [
-                TokenizeRequest(content, "ended" if is_text else "", template) for content in contents
+                TokenizeRequest(content, "ended" if is_text else "", template_kwargs) for content in contents
             ]
             if self.kind not in FULL_TEXT_KINDS:
-                requests.append(TokenizeRequest(row["prompt"], "text" if is_text else "answer", template))
+                requests.append(
+                    TokenizeRequest(row["prompt"], "text" if is_text else "answer", template_kwargs)
+                )
                 if not is_text and _is_unfinished(row["prompt"]):
-                    requests.append(TokenizeRequest(row["prompt"], "more", template))
+                    requests.append(TokenizeRequest(row["prompt"], "more", template_kwargs))
             if self._assistant_only:
                 if is_text:
                     raise ConfigError(f"{SETTING}: these are texts, expected a conversation (messages)")
-                requests += turn_requests(self._codec, contents[0], template) if contents else []
+                requests += turn_requests(self._codec, contents[0], template_kwargs) if contents else []
             return requests
 
     def _answer_columns(self, row: Mapping[str, Any]) -> list[str]:
@@ -243,9 +245,11 @@ class DatasetPrompts:
     def __init__(self, dataset: TextDataset, held_out: TextDataset | None, seed: int, codec: Codec) -> None:
         rows = [row.prompt for row in dataset.rows]
         if held_out is None:
-            is_held = [is_held_out(json.dumps(_split_key(row), sort_keys=True)) for row in rows]
-            self._held_out = [row for row, is_held_row in zip(rows, is_held, strict=True) if is_held_row]
-            rows = [row for row, is_held_row in zip(rows, is_held, strict=True) if not is_held_row]
+            held_out_flags = [is_held_out(json.dumps(_split_key(row), sort_keys=True)) for row in rows]
+            self._held_out = [
+                row for row, is_held_row in zip(rows, held_out_flags, strict=True) if is_held_row
+            ]
+            rows = [row for row, is_held_row in zip(rows, held_out_flags, strict=True) if not is_held_row]
         else:
             self._held_out = [row.prompt for row in held_out.rows]
         if not rows or not self._held_out:
@@ -254,7 +258,7 @@ class DatasetPrompts:
                 f"dataset={dataset.path}: of its {len(dataset.rows)} rows none is {missing_part} (a fifth is "
                 "held out, by the hash of the prompt); set eval_dataset=FILE"
             )
-        self._rows, self._seed, self.text = rows, seed, codec
+        self._rows, self._seed, self.codec = rows, seed, codec
         has_own_eval = held_out is not None
         files = {"dataset": dataset.digest, "tokenizer": codec.digest, "whole": has_own_eval}
         self.digests: Mapping[str, Any] = files  # identify the training rows

@@ -83,9 +83,9 @@ class LlamaSize:
 class KVCache:
     """Keys and values of earlier tokens, for each layer `[B, heads, length, head_dim]`."""
 
-    def __init__(self, size: LlamaSize, batch: int, length: int, like: Tensor) -> None:
+    def __init__(self, size: LlamaSize, batch: int, length: int, reference: Tensor) -> None:
         shape = (size.num_hidden_layers, 2, batch, size.num_key_value_heads, length, size.head_dim)
-        self._keys_values = torch.empty(shape, dtype=like.dtype, device=like.device)
+        self._keys_values = torch.empty(shape, dtype=reference.dtype, device=reference.device)
         self.length = 0
 
     @property
@@ -277,9 +277,9 @@ class _Attention(nn.Module):
         super().__init__()
         self.layer_index, self.head_dim = layer_index, size.head_dim
         self.has_grouped_heads = size.num_attention_heads != size.num_key_value_heads
-        q_size, n_kv_heads = (n * size.head_dim for n in (size.num_attention_heads, size.num_key_value_heads))
+        q_size, kv_size = (n * size.head_dim for n in (size.num_attention_heads, size.num_key_value_heads))
         self.q_proj = nn.Linear(size.hidden_size, q_size, bias=False)
-        self.k_proj, self.v_proj = (nn.Linear(size.hidden_size, n_kv_heads, bias=False) for _ in range(2))
+        self.k_proj, self.v_proj = (nn.Linear(size.hidden_size, kv_size, bias=False) for _ in range(2))
         self.o_proj = nn.Linear(q_size, size.hidden_size, bias=False)
 
     def forward(

@@ -93,10 +93,10 @@ def make_stepper(model: Llama, cache: KVCache, n_padding: Tensor) -> LlamaSteppe
 
 def _fuse_weights(layer: nn.Module) -> _FusedLayerWeights:
     weights = {name: value for name, value in layer.named_parameters()}
-    attention_layer = torch.cat([weights[f"self_attn.{name}_proj.weight"] for name in "qkv"])
+    qkv = torch.cat([weights[f"self_attn.{name}_proj.weight"] for name in "qkv"])
     gate_up = torch.cat([weights[f"mlp.{name}_proj.weight"] for name in ("gate", "up")])
     return _FusedLayerWeights(
-        _transpose(attention_layer * weights["input_layernorm.weight"]),
+        _transpose(qkv * weights["input_layernorm.weight"]),
         _transpose(weights["self_attn.o_proj.weight"]),
         _transpose(gate_up * weights["post_attention_layernorm.weight"]),
         _transpose(weights["mlp.down_proj.weight"]),

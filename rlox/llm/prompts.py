@@ -83,7 +83,7 @@ def common_prefix_length(first: NDArray[np.int64], second: NDArray[np.int64]) ->
 class Prompts(Protocol):
     """A source of prompts."""
 
-    text: Codec  # codec of the tokens
+    codec: Codec  # codec of the tokens
     digests: Mapping[str, Any]  # of dataset and tokenizer; `whole`: True if no row of the dataset is held out
     has_prompts: bool  # whether rows are prompts, not whole texts
     columns: Collection[str]  # columns that reward functions may take by name
@@ -106,9 +106,9 @@ class TaskPrompts:
 
     def __init__(self, task: Task, seed: int, codec: Codec | None = None) -> None:
         self._task, self._seed = task, seed
-        self.text: Codec = task.codec if codec is None else codec
-        is_character_codec = isinstance(self.text, CharacterCodec)
-        self.digests: Mapping[str, Any] = {} if is_character_codec else {"tokenizer": self.text.digest}
+        self.codec: Codec = task.codec if codec is None else codec
+        is_character_codec = isinstance(self.codec, CharacterCodec)
+        self.digests: Mapping[str, Any] = {} if is_character_codec else {"tokenizer": self.codec.digest}
 
     def training_prompts(self, first: int, count: int) -> list[Prompt]:
         """Return prompts by number; number k is drawn from the run's stream `prompts` at k."""
@@ -125,14 +125,14 @@ class TaskPrompts:
         example = Example(prompt.columns["prompt"], prompt.columns["answer"])
         rejected_answer = self._task.wrong_answer(example, Stream(self._seed, "rejected", number).uniform(2))
         full_ids = [
-            self.text.encode(example.prompt + answer, with_eos=True)
+            self.codec.encode(example.prompt + answer, with_eos=True)
             for answer in (example.answer, rejected_answer)
         ]
         return split_answers(prompt.ids.numpy(), full_ids, example.answer, prompt.columns)
 
     def _draw(self, seed: int, number: int, name: str, held_out: bool) -> Prompt:
         (example,) = self._task.examples(1, Stream(seed, name, number), held_out)
-        ids, full_ids = self.text.encode(example.prompt), self.text.encode("".join(example), with_eos=True)
+        ids, full_ids = self.codec.encode(example.prompt), self.codec.encode("".join(example), with_eos=True)
         return split_answers(ids, [full_ids], example.answer, example._asdict())
 
 

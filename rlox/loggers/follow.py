@@ -58,8 +58,8 @@ class Delivery:
         # every row was sent, but the destination may not have stored them
         if not self.n_missing and self.error is not None:
             return f"is not known to have every row: {self.error}"
-        lacks = f"lacks {self.n_missing} rows" if self.n_missing else "has every row"
-        return f"{lacks}: {self.error or 'it did not take them in time'}"
+        state_text = f"lacks {self.n_missing} rows" if self.n_missing else "has every row"
+        return f"{state_text}: {self.error or 'it did not take them in time'}"
 
 
 class Follower:

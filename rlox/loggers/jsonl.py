@@ -19,7 +19,7 @@ __all__ = ["METRICS", "JsonLines", "iter_rows", "read_rows"]
 log = logging.getLogger("rlox.loggers")
 
 METRICS = "metrics.jsonl"
-MAX_WAITING = 64 << 20  # bytes of rows kept in memory while the disk refuses
+MAX_PENDING_BYTES = 64 << 20  # bytes of rows kept in memory while the disk refuses
 RETRY_SECONDS = 0.2
 
 
@@ -98,7 +98,7 @@ class JsonLines:
         if self._refused_at is None:
             self._refused_at = now
             log.warning("%s: %s; rows wait in memory", self.path, error.strerror)
-        is_over = now - self._refused_at >= self._timeout or len(self._pending) > MAX_WAITING
+        is_over = now - self._refused_at >= self._timeout or len(self._pending) > MAX_PENDING_BYTES
         if is_over or not is_transient(error):
             raise StorageError(
                 f"cannot write {self.path}: {error.strerror}; {len(self._pending)} bytes of rows "

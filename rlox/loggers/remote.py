@@ -20,7 +20,7 @@ __all__ = ["SyncRecord", "first_rows", "hyperparameters", "read_result", "run_in
 # Sections that determine what a run learns: not its folder, nor its loggers.
 HYPERPARAMETER_KEYS = ("algo", "env", "buffer", "seed", "total_steps", "device")
 
-FILES = ("provenance.json", "result.json", "plots/*.png", "videos/*.mp4", "eval/*.json")
+FILE_PATTERNS = ("provenance.json", "result.json", "plots/*.png", "videos/*.mp4", "eval/*.json")
 CHECKPOINTS = ("last", "best")
 FOLDER_KEY = "folder"  # where the run folder was when the record was written
 
@@ -122,7 +122,7 @@ def read_result(run_dir: Path) -> dict[str, Any]:
 
 
 def _files_to_send(run_dir: Path) -> Iterator[tuple[str, Path]]:
-    for pattern in FILES:
+    for pattern in FILE_PATTERNS:
         for path in sorted(run_dir.glob(pattern)):
             if path.is_file() and not path.is_symlink():  # a link may lead outside the run folder
                 yield path.relative_to(run_dir).as_posix(), path

@@ -22,13 +22,13 @@ POLL_SECONDS = 0.5  # seconds between checks of the parent process
 NICE = 10  # the run has priority
 
 
-def main(hello: Mapping[str, Any]) -> None:
+def main(setup_message: Mapping[str, Any]) -> None:
     """Serve calls until standard input ends; exit the process without waiting for any thread."""
     reply_pipe = os.fdopen(os.dup(1), "wb", buffering=0)
-    nothing = os.open(os.devnull, os.O_WRONLY)
+    devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # discard what libraries print
-        os.dup2(nothing, stream)
-    threading.Thread(target=_exit_with_parent, args=(hello["parent"],), daemon=True).start()
+        os.dup2(devnull, stream)
+    threading.Thread(target=_exit_with_parent, args=(setup_message["parent"],), daemon=True).start()
     os.nice(NICE)
     sink: Sink | None = None
     for line in sys.stdin.buffer:
@@ -36,7 +36,7 @@ def main(hello: Mapping[str, Any]) -> None:
         reply: dict[str, Any]
         is_last = request["call"] == "close"
         try:
-            sink = sink or _make_sink(hello)
+            sink = sink or _make_sink(setup_message)
             reply = {"result": _dispatch(sink, request)}
         except Exception as error:  # the parent process decides what to do
             is_last = is_last or isinstance(error, SinkBrokenError)
@@ -48,9 +48,11 @@ def main(hello: Mapping[str, Any]) -> None:
     os._exit(0)
 
 
-def _make_sink(hello: Mapping[str, Any]) -> Sink:
-    module = import_module(f"rlox.loggers.{hello['sink']}")
-    sink: Sink = getattr(module, SINKS[hello["sink"]])(Path(hello["folder"]), RunInfo(**hello["run_info"]))
+def _make_sink(setup_message: Mapping[str, Any]) -> Sink:
+    module = import_module(f"rlox.loggers.{setup_message['sink']}")
+    sink: Sink = getattr(module, SINKS[setup_message["sink"]])(
+        Path(setup_message["folder"]), RunInfo(**setup_message["run_info"])
+    )
     return sink
 
 

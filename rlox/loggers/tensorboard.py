@@ -19,9 +19,9 @@ __all__ = ["TensorboardSink"]
 PREFIX, SUFFIX = "events.out.tfevents.", ".rlox"
 HEADER_RECORDS = 3  # records before the first row: format version, session start, hyperparameters
 OLD_HEADER_RECORDS = 2  # in earlier versions, without hyperparameters
-HYPERPARAMETERS = "_hparams_/"
+HPARAMS_TAG_PREFIX = "_hparams_/"
 RECORD_HEADER = struct.Struct("<QI")  # a record is its length, a checksum of that, its bytes, their checksum
-CHECKSUM = 4
+CHECKSUM_SIZE = 4
 
 
 class TensorboardSink:
@@ -115,9 +115,11 @@ class TensorboardSink:
             return HEADER_RECORDS
         with path.open("rb") as file:
             file.seek(ends[OLD_HEADER_RECORDS - 1] + RECORD_HEADER.size)
-            third = self._event.FromString(file.read(ends[OLD_HEADER_RECORDS] - file.tell() - CHECKSUM))
+            third = self._event.FromString(file.read(ends[OLD_HEADER_RECORDS] - file.tell() - CHECKSUM_SIZE))
         tags = [value.tag for value in third.summary.value]
-        return HEADER_RECORDS if any(tag.startswith(HYPERPARAMETERS) for tag in tags) else OLD_HEADER_RECORDS
+        return (
+            HEADER_RECORDS if any(tag.startswith(HPARAMS_TAG_PREFIX) for tag in tags) else OLD_HEADER_RECORDS
+        )
 
     def _new_path(self) -> Path:
         """Return a file name that sorts after all existing ones, as files are read in order of names."""
@@ -138,7 +140,7 @@ class TensorboardSink:
         with path.open("rb") as file:
             while len(head := file.read(RECORD_HEADER.size)) == RECORD_HEADER.size:
                 length, checksum = RECORD_HEADER.unpack(head)
-                end += RECORD_HEADER.size + length + CHECKSUM
+                end += RECORD_HEADER.size + length + CHECKSUM_SIZE
                 if end > size or checksum != self._checksum(head[:8]):
                     break
                 ends.append(end)

@@ -134,13 +134,13 @@ class WandbSink:
                 self._log(earlier_rows)
 
     def _start(self, resume_from: str | None = None) -> None:
-        online = self._is_online
-        if not online:
+        is_online = self._is_online
+        if not is_online:
             self._discard_files()
         shutil.rmtree(self._live_dir, ignore_errors=True)  # the folder may contain settings from elsewhere
         self._live_dir.mkdir(parents=True)
         options: dict[str, Any] = {"resume_from": resume_from} if resume_from else {}
-        if online and not resume_from:
+        if is_online and not resume_from:
             options = {"resume": "allow"}
         try:
             self._run = self._init(options)

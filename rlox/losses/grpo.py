@@ -127,14 +127,14 @@ class GRPOLoss:
         if self.loss_type == "gspo":
             log_ratio = ((log_ratio * mask).sum(-1) / _lengths(mask)).unsqueeze(-1)
         ratio, token_advantages = log_ratio.exp(), advantages.unsqueeze(-1)
-        token_losses = self._policy(log_probs, ratio, token_advantages)
+        token_losses = self._policy_losses(log_probs, ratio, token_advantages)
         if weights is not None:
             token_losses = token_losses * weights
         policy, kl = token_losses, log_probs.new_zeros(())
         if self.kl_coef:
             if ref_log_probs is None:
                 raise ConfigError(f"kl_coef={self.kl_coef} needs log-probabilities of a reference")
-            token_kl = self._kl(log_probs, torch.where(is_counted, ref_log_probs, 0.0), ratio)
+            token_kl = self._kl_estimates(log_probs, torch.where(is_counted, ref_log_probs, 0.0), ratio)
             token_losses = token_losses + self.kl_coef * token_kl
             kl = _mean(token_kl.detach(), mask)
         is_low, is_high = (part.to(mask.dtype) for part in self._clip_masks(ratio.detach(), token_advantages))
@@ -150,7 +150,7 @@ class GRPOLoss:
         high = self.clip_eps if self.clip_eps_high is None else self.clip_eps_high
         return 1.0 - self.clip_eps, 1.0 + high
 
-    def _policy(self, log_probs: Tensor, ratio: Tensor, token_advantages: Tensor) -> Tensor:
+    def _policy_losses(self, log_probs: Tensor, ratio: Tensor, token_advantages: Tensor) -> Tensor:
         """Return the policy loss of each token; for gspo of each completion, `[B, 1]`."""
         low, high = self._clip_range
         if self.loss_type == "cispo":
@@ -166,7 +166,7 @@ class GRPOLoss:
             return torch.zeros_like(ratio), (ratio > high) & (token_advantages > 0)
         return (ratio < low) & (token_advantages < 0), (ratio > high) & (token_advantages > 0)
 
-    def _kl(self, log_probs: Tensor, ref_log_probs: Tensor, ratio: Tensor) -> Tensor:
+    def _kl_estimates(self, log_probs: Tensor, ref_log_probs: Tensor, ratio: Tensor) -> Tensor:
         d = ref_log_probs - log_probs
         if self.kl_estimator == "k3":
             estimate = d.exp() - d - 1.0

@@ -151,8 +151,8 @@ class PPOLoss:
         mean_entropy = entropy.mean()
         total = policy + self.vf_coef * value - self.ent_coef * mean_entropy
         with torch.no_grad():
-            moved = kl_estimate(log_ratio), clip_fraction(log_ratio, self.clip_eps)
-        return PPOTerms(total, policy.detach(), value.detach(), mean_entropy.detach(), *moved)
+            change_measures = kl_estimate(log_ratio), clip_fraction(log_ratio, self.clip_eps)
+        return PPOTerms(total, policy.detach(), value.detach(), mean_entropy.detach(), *change_measures)
 
     def gradient(
         self,
@@ -176,16 +176,16 @@ class PPOLoss:
         clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
         surrogate, bound = ratio * advantages, clipped * advantages
         policy = torch.min(surrogate, bound).mean().neg_()
-        active = surrogate <= bound
+        is_active = surrogate <= bound
         old = old_values if self.clip_vloss else None
         value, to_values = _value_terms(values, returns, old, clip_eps, self.vf_coef / n)
         mean_entropy = entropy.mean()
         total = policy + self.vf_coef * value - self.ent_coef * mean_entropy
-        moved = ratio.sub_(1.0)
-        approx_kl = (moved - log_ratio).mean()
-        clip_fraction = (moved.abs_() > clip_eps).to(moved.dtype).mean()
+        ratio_change = ratio.sub_(1.0)
+        approx_kl = (ratio_change - log_ratio).mean()
+        clip_fraction = (ratio_change.abs_() > clip_eps).to(ratio_change.dtype).mean()
         to_entropy = torch.full_like(values, -self.ent_coef / n) if self.ent_coef else None
-        slopes = Slopes(surrogate.mul_(active).mul_(-1.0 / n), to_entropy, to_values)
+        slopes = Slopes(surrogate.mul_(is_active).mul_(-1.0 / n), to_entropy, to_values)
         return PPOTerms(total, policy, value, mean_entropy, approx_kl, clip_fraction), slopes
 
 

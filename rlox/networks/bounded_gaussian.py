@@ -50,14 +50,14 @@ class BoundedGaussianPolicy(nn.Module):
         """
         net = trace(self.net, obs)
         mean, log_std = net.out.tanh(), self.log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
-        far = actions - mean
+        deviation = actions - mean
 
         def learn(slope: Tensor) -> None:
             each = slope.unsqueeze(-1)
             precision = (-2.0 * log_std).exp()
-            net.learn(each * far * precision * (1.0 - mean.square()))
-            inside = (self.log_std >= LOG_STD_MIN) & (self.log_std <= LOG_STD_MAX)
-            spread = (each * (far.square() * precision - 1.0)).sum(0)
-            gradient_of(self.log_std).copy_(spread * inside)
+            net.learn(each * deviation * precision * (1.0 - mean.square()))
+            is_unclipped = (self.log_std >= LOG_STD_MIN) & (self.log_std <= LOG_STD_MAX)
+            log_std_gradient = (each * (deviation.square() * precision - 1.0)).sum(0)
+            gradient_of(self.log_std).copy_(log_std_gradient * is_unclipped)
 
         return log_normal(actions, mean, log_std).sum(-1), learn

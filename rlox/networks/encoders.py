@@ -170,16 +170,16 @@ class Encoder(nn.Module):
                 "the environment's observations are encoded"
             )
         flat = rows.reshape(-1, self.dim)
-        kind = next((p.dtype for p in self.parameters()), torch.float32)
+        dtype = next((p.dtype for p in self.parameters()), torch.float32)
         features = []
         if self._number_bytes:  # a copy: the bytes may not be aligned for float32
             numbers = flat[:, : self._number_bytes].clone(memory_format=torch.contiguous_format)
-            features.append(numbers.view(torch.float32).to(kind))
+            features.append(numbers.view(torch.float32).to(dtype))
         pixels = torch.split(flat[:, self._number_bytes :], self._image_sizes, -1)
         for net, image, image_pixels in zip(self.nets, self._images, pixels, strict=True):
             layout = torch.preserve_format if isinstance(net, nn.Flatten) else CHANNELS_LAST
             features.append(
-                net(image.to_images(image_pixels).to(kind, memory_format=layout).div_(image.max_value))
+                net(image.to_images(image_pixels).to(dtype, memory_format=layout).div_(image.max_value))
             )
         return torch.cat(features, -1).view(*rows.shape[:-1], self.features)
 

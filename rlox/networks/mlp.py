@@ -90,13 +90,13 @@ def inference_function(net: nn.Module) -> Callable[[Tensor], Tensor]:
     layers = _plain_layers(net)
     if layers is None:
         return net
-    weights, biases, kind = layers
-    linear, activation = list(zip(weights, biases, strict=True)), FUSED[kind]
+    weights, biases, activation_class = layers
+    parameter_pairs, activation = list(zip(weights, biases, strict=True)), FUSED[activation_class]
 
     def forward(x: Tensor) -> Tensor:
-        for weight, bias in linear[:-1]:
+        for weight, bias in parameter_pairs[:-1]:
             x = activation(functional.linear(x, weight, bias))
-        return functional.linear(x, *linear[-1])
+        return functional.linear(x, *parameter_pairs[-1])
 
     return forward
 
@@ -116,14 +116,14 @@ def _plain_layers(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.M
     if type(net) is not nn.Sequential:
         return None
     layers = list(net._modules.values())
-    kinds: tuple[type[nn.Module], ...] = (
+    layer_classes: tuple[type[nn.Module], ...] = (
         nn.Linear,
         type(layers[1]) if len(layers) > 1 else nn.Module,
     )
-    if kinds[1] not in FUSED or len(layers) % 2 == 0 or is_hooked(net):
+    if layer_classes[1] not in FUSED or len(layers) % 2 == 0 or is_hooked(net):
         return None
     for i, layer in enumerate(layers):
-        if type(layer) is not kinds[i % 2] or is_hooked(layer):
+        if type(layer) is not layer_classes[i % 2] or is_hooked(layer):
             return None
     # `_parameters`, because attribute access on a module searches four places
     parameters: list[dict[str, Any]] = [layer._parameters for layer in layers[::2]]
@@ -131,7 +131,7 @@ def _plain_layers(net: nn.Module) -> tuple[list[Tensor], list[Tensor], type[nn.M
     # too few distinct parameters: a bias is missing, or a layer occurs twice
     if len({id(p) for p in (*weights, *biases) if p is not None}) < len(layers) + 1:
         return None
-    return weights, biases, kinds[1]
+    return weights, biases, layer_classes[1]
 
 
 def is_hooked(module: nn.Module) -> bool:

@@ -64,8 +64,8 @@ def split_sequences(is_first: NDArray[np.bool_], device: torch.device | str = "c
     envs, starts, lengths = envs[longest_first], starts[longest_first], lengths[longest_first]
     batch_sizes = len(lengths) - np.cumsum(np.bincount(lengths))[:-1]
     steps = np.repeat(np.arange(len(batch_sizes)), batch_sizes)
-    piece = np.arange(n_steps * n_envs) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
-    source_rows = (starts[piece] + steps) * n_envs + envs[piece]
+    subsequence = np.arange(n_steps * n_envs) - np.repeat(np.cumsum(batch_sizes) - batch_sizes, batch_sizes)
+    source_rows = (starts[subsequence] + steps) * n_envs + envs[subsequence]
     packed_rows = np.empty_like(source_rows)
     packed_rows[source_rows] = np.arange(len(source_rows))
     is_continued = (starts == 0) & ~is_first[0, envs]

@@ -29,8 +29,8 @@ def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     finite for any u.
     """
     density = log_normal(u, mean, log_std)
-    squeeze = 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
-    return (density - squeeze).sum(-1)
+    log_slope = 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
+    return (density - log_slope).sum(-1)
 
 
 class SquashedGaussianPolicy(nn.Module):
@@ -77,12 +77,12 @@ class SquashedGaussianPolicy(nn.Module):
         A subclass may override `draw`, so it uses autograd.
         """
         if type(self) is not SquashedGaussianPolicy:
-            return _graph(self, obs, noise)
+            return _trace_by_autograd(self, obs, noise)
         net = trace(self.net, obs)
-        action, log_prob, far = _sample_output(net.out, noise)
+        action, log_prob, deviation = _sample_output(net.out, noise)
 
         def learn(to_action: Tensor, to_log_prob: Tensor) -> None:
-            net.learn(_output_gradient(net.out, action, far, to_action, to_log_prob.unsqueeze(-1)))
+            net.learn(_output_gradient(net.out, action, deviation, to_action, to_log_prob.unsqueeze(-1)))
 
         return action, log_prob, learn
 
@@ -143,7 +143,7 @@ class SquashedSDEPolicy(nn.Module):
 
     def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
         """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its backward function."""
-        return _graph(self, obs, noise)
+        return _trace_by_autograd(self, obs, noise)
 
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Return only the action of `draw`."""
@@ -163,7 +163,9 @@ class SquashedSDEPolicy(nn.Module):
         return actions
 
 
-def _graph(policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, noise: Tensor) -> TracedSample:
+def _trace_by_autograd(
+    policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, noise: Tensor
+) -> TracedSample:
     """Return a draw and its backward function by autograd."""
     with torch.enable_grad():
         action, log_prob = policy.draw(obs, noise)
@@ -190,7 +192,7 @@ def _sample_output(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 
 def _output_gradient(
-    output: Tensor, action: Tensor, far: Tensor, to_action: Tensor, to_log_prob: Tensor
+    output: Tensor, action: Tensor, deviation: Tensor, to_action: Tensor, to_log_prob: Tensor
 ) -> Tensor:
     """Return the gradient of `output` `[B, 2 n]` from those of action `[B, n]` and log-density `[B, 1]`.
 
@@ -198,8 +200,8 @@ def _output_gradient(
     not clipped.
     """
     log_std = output[:, action.shape[-1] :]
-    inside = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
+    is_unclipped = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
     to_u = torch.addcmul(to_action, to_action, action.square(), value=-1.0)
     to_u.addcmul_(action, to_log_prob, value=2.0)
-    to_log_std = (to_u * far).sub_(to_log_prob).mul_(inside)
+    to_log_std = (to_u * deviation).sub_(to_log_prob).mul_(is_unclipped)
     return torch.cat([to_u, to_log_std], -1)

@@ -135,14 +135,14 @@ def fitted_q_evaluation(
     optimizer = Adam(q, settings.learning_rate, eps=1e-8)
     target = TargetNetwork(copy.deepcopy(q), optimizer.flat)
     losses = torch.zeros(settings.updates)  # one tensor: thousands of small ones would fragment the heap
-    earlier = 0.0
+    earlier_value = 0.0
     with torch.no_grad():
         for update in range(settings.updates):
             rows = torch.from_numpy(data.draw_rows(update))
             losses[update] = _step(q, optimizer, target, data, rows, settings.gamma)
             target.polyak_update(settings.tau)
             if update == settings.updates * 4 // 5:
-                earlier = float(data.start_values(q)[0]) / data.scale
+                earlier_value = float(data.start_values(q)[0]) / data.scale
             if update % 256 == 255 or update == settings.updates - 1:
                 raise_if_expired()
                 on_progress(update + 1)
@@ -156,7 +156,7 @@ def fitted_q_evaluation(
     final_loss = losses[-max(1, settings.updates // 10) :].mean()
     interval = float(low), float(high)
     return FQEEstimate(
-        full_value, interval, tuple(bootstrap_values), float(final_loss) / data.scale**2, earlier
+        full_value, interval, tuple(bootstrap_values), float(final_loss) / data.scale**2, earlier_value
     )
 
 
@@ -191,14 +191,14 @@ class _FQEData:
     """
 
     def __init__(self, actor: BaseActor[Any], columns: Columns, settings: FQESettings) -> None:
-        _require_fit(actor, columns)
+        _require_compatible(actor, columns)
         is_end = columns["terminated"] | columns["truncated"]
         starts = np.flatnonzero(np.concatenate([[True], is_end[:-1]]))
-        self._n, self._settings = len(is_end), settings
+        self._n_rows, self._settings = len(is_end), settings
         row_size = columns["obs"][0].size + (1 if actor.actions.is_discrete else columns["actions"][0].size)
         require_memory(
-            MEMORY_COPIES * 4 * row_size * self._n,
-            f"fitted Q evaluation on {self._n:,} transitions",
+            MEMORY_COPIES * 4 * row_size * self._n_rows,
+            f"fitted Q evaluation on {self._n_rows:,} transitions",
             "the number of transitions",
         )
         obs, next_obs = (_flatten(columns[name], np.float32) for name in ("obs", "next_obs"))
@@ -231,12 +231,12 @@ class _FQEData:
         self.inputs, self.next_inputs, self._start_inputs = tensors
         self.width = int(self.inputs.shape[1])
         self._start_weights = _bootstrap_weights(len(starts), settings)
-        self._episode = torch.from_numpy(np.cumsum(_start_marks(starts, self._n)) - 1)
+        self._episode = torch.from_numpy(np.cumsum(_start_marks(starts, self._n_rows)) - 1)
 
     def draw_rows(self, update: int) -> NDArray[np.int64]:
         """Draw the rows of a batch uniformly."""
         stream = Stream(self._settings.seed, "fqe", update)
-        rows: NDArray[np.int64] = (stream.uniform(self._settings.batch_size) * self._n).astype(np.int64)
+        rows: NDArray[np.int64] = (stream.uniform(self._settings.batch_size) * self._n_rows).astype(np.int64)
         return rows
 
     def weights(self, rows: Tensor) -> Tensor:
@@ -335,7 +335,7 @@ def _value_bounds(rewards: Tensor, gamma: float) -> tuple[float, float]:
     return min(candidates), max(candidates)
 
 
-def _require_fit(actor: BaseActor[Any], columns: Columns) -> None:
+def _require_compatible(actor: BaseActor[Any], columns: Columns) -> None:
     if not isinstance(actor, StatelessActor):
         raise ConfigError(
             "the policy has a memory, so its action in a single row of a dataset is unknown; expected a "

@@ -96,10 +96,10 @@ class FlatParameters:
         ):
             if parameter.data_ptr() == address:
                 continue
-            expected_kind, kind = _kind(view), _kind(parameter)
-            if expected_kind != kind:
+            expected, actual = _describe(view), _describe(parameter)
+            if expected != actual:
                 raise ConfigError(
-                    f"parameter {name} is {kind}, expected {expected_kind}, as when its learner was made; "
+                    f"parameter {name} is {actual}, expected {expected}, as when its learner was made; "
                     "change the policy before its learner is made"
                 )
             view.copy_(parameter.detach())
@@ -181,5 +181,5 @@ class FlatParameters:
         return self.layout.views(vector)
 
 
-def _kind(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     return f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"

@@ -35,7 +35,7 @@ class NativeOptimizer:
         eps: float,
         initial_moment: float = 0.0,
     ) -> None:
-        self.vector, self.moments = parameters.vector, tuple(moments)
+        self.vector, self.moment_names = parameters.vector, tuple(moments)
         self.lr, self.eps, self.steps = lr, eps, 0
         self._layout, self.lock = parameters.layout, parameters.lock
         self._moments = {name: parameters.layout.zeros() for name in moments}
@@ -50,7 +50,7 @@ class NativeOptimizer:
         """Return the step count and copies of the moments, by parameter name."""
         views = {name: self._layout.views(vector) for name, vector in self._moments.items()}
         moments = {
-            parameter: {name: views[name][parameter].copy() for name in self.moments}
+            parameter: {name: views[name][parameter].copy() for name in self.moment_names}
             for parameter in self._layout.shapes
         }
         return {"steps": self.steps, "moments": moments}

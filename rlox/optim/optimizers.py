@@ -21,13 +21,13 @@ class Optimizer(ABC):
     """An optimizer of all trainable parameters of `module`, with clipping of the global gradient norm."""
 
     # Names of the optimizer's moments, as in torch.
-    moments: ClassVar[tuple[str, ...]]
+    moment_names: ClassVar[tuple[str, ...]]
 
     def __init__(self, module: nn.Module, lr: float) -> None:
         self.lr = lr
         self.steps = 0
         self.flat = FlatParameters(module)
-        self._moments = {name: torch.zeros_like(self.flat.vector) for name in self.moments}
+        self._moments = {name: torch.zeros_like(self.flat.vector) for name in self.moment_names}
 
     @property
     def vector(self) -> Tensor:
@@ -67,7 +67,7 @@ class Optimizer(ABC):
         """Return the step count and copies of the moments, by parameter name."""
         views = {name: self.flat.views(vector) for name, vector in self._moments.items()}
         names = self.flat.views(self.flat.vector)
-        moments = {n: {name: views[name][n].clone() for name in self.moments} for n in names}
+        moments = {n: {name: views[name][n].clone() for name in self.moment_names} for n in names}
         return {"steps": self.steps, "moments": moments}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -82,7 +82,7 @@ def _copy_into(view: Tensor, saved: Any) -> None:
 class Adam(Optimizer):
     """`torch.optim.Adam` (Kingma & Ba 2015, algorithm 1), in one fused pass over the flat vectors."""
 
-    moments = ("exp_avg", "exp_avg_sq")
+    moment_names = ("exp_avg", "exp_avg_sq")
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class RMSprop(Optimizer):
     Baselines' A2C and IMPALA used. The first steps are smaller.
     """
 
-    moments = ("square_avg",)
+    moment_names = ("square_avg",)
 
     def __init__(
         self,

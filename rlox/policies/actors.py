@@ -70,12 +70,12 @@ class FactoredActor(Policy):
         self,
         obs_dim: int,
         choices: Sequence[int],
-        vector: int,
+        vector_size: int,
         net_arch: Sequence[int],
         activation: str,
     ) -> None:
         super().__init__()
-        self.head = FactoredHead(choices, vector)
+        self.head = FactoredHead(choices, vector_size)
         self.net = mlp((obs_dim, *net_arch, self.head.size), activation)
 
     def mode(self, obs: Tensor) -> Tensor:

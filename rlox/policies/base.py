@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.networks.traced import require_trainable_values
-from rlox.policies.scored import Scored, graph
+from rlox.policies.scored import Scored, evaluate_with_autograd
 
 __all__ = [
     "ACTING_METHODS",
@@ -72,16 +72,16 @@ def evaluation_mode(policy: nn.Module) -> Iterator[None]:
 
     Afterwards each submodule returns to its previous mode, which may differ between submodules.
     """
-    training_flags, scripted_modules = _training_modules(policy)
+    attribute_dicts, scripted_modules = _training_modules(policy)
     try:
-        for flags in training_flags:
-            flags["training"] = False
+        for attributes in attribute_dicts:
+            attributes["training"] = False
         for module in scripted_modules:
             module.training = False
         yield
     finally:
-        for flags in training_flags:
-            flags["training"] = True
+        for attributes in attribute_dicts:
+            attributes["training"] = True
         for module in scripted_modules:
             module.training = True
 
@@ -93,19 +93,19 @@ def _training_modules(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.
     `modules()` and `nn.Module.__setattr__`, which looks for parameters, would take longer than computing an
     action.
     """
-    training_flags: list[dict[str, Any]] = []
+    attribute_dicts: list[dict[str, Any]] = []
     scripted_modules: list[nn.Module] = []  # from TorchScript: their flag is no Python attribute
     pending = [policy]
     for module in pending:
-        flags = module.__dict__
-        if "training" not in flags:
+        attributes = module.__dict__
+        if "training" not in attributes:
             if module.training:
                 scripted_modules.append(module)
-        elif flags["training"]:
-            training_flags.append(flags)
-        if parts := module._modules:
-            pending += [part for part in parts.values() if part is not None]
-    return training_flags, scripted_modules
+        elif attributes["training"]:
+            attribute_dicts.append(attributes)
+        if children := module._modules:
+            pending += [part for part in children.values() if part is not None]
+    return attribute_dicts, scripted_modules
 
 
 class Policy(nn.Module, ABC):
@@ -161,7 +161,7 @@ class ActorCritic(Policy):
 
     def scored(self, obs: Tensor, actions: Tensor) -> Scored:
         """Return the detached results of `evaluate_actions`, with their backward pass."""
-        return graph(lambda: self._evaluate_and_check(obs, actions), self.parameters())
+        return evaluate_with_autograd(lambda: self._evaluate_and_check(obs, actions), self.parameters())
 
     def _evaluate_and_check(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         log_prob, entropy, value = dispatch_evaluation(self, obs, actions)
@@ -257,14 +257,14 @@ class NoiseBlocks:
     ) -> None:
         self._draw = draw
         self._shape = shape
-        row = 1
+        numbers_per_step = 1
         for size in shape:
-            row *= size
-        self._length = max(1, min(n_steps, NOISE_BLOCK // max(row, 1)))
-        self._rows: tuple[Tensor, ...] = ()
+            numbers_per_step *= size
+        self._steps_per_block = max(1, min(n_steps, NOISE_BLOCK // max(numbers_per_step, 1)))
+        self._block: tuple[Tensor, ...] = ()
 
     def __getitem__(self, t: int) -> Tensor:
-        row = t % self._length
+        row = t % self._steps_per_block
         if row == 0:
-            self._rows = self._draw((self._length, *self._shape)).unbind(0)
-        return self._rows[row]
+            self._block = self._draw((self._steps_per_block, *self._shape)).unbind(0)
+        return self._block[row]

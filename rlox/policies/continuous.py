@@ -16,7 +16,7 @@ from rlox.networks.normal_density import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import Sampler
 from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.scored import Scored, vectors
+from rlox.policies.scored import Scored, evaluate_vectors
 
 __all__ = ["ContinuousPolicy", "SDEPolicy"]
 
@@ -67,7 +67,7 @@ class ContinuousPolicy(GaussianPolicy):
         """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
         if (traced := self.traced(obs, ContinuousPolicy)) is None:
             return super().scored(obs, actions)
-        return vectors(*traced, self.log_std, actions)
+        return evaluate_vectors(*traced, self.log_std, actions)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None
@@ -117,14 +117,14 @@ class SDEPolicy(GaussianPolicy):
         def sample(obs: Tensor, t: int) -> Tensor:
             if t % interval == 0:
                 torch.mul(torch.randn(shape, generator=generator, device=std.device), std, out=matrix)
-            mean, features = self._heads(obs)
+            mean, features = self._mean_and_features(obs)
             return mean + torch.bmm(features.unsqueeze(1), matrix).squeeze(1)
 
         return sample
 
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probability, entropy and value, each `[B]`."""
-        mean, features = self._heads(obs)
+        mean, features = self._mean_and_features(obs)
         log_std = self._log_std(features)
         log_prob = log_normal(actions, mean, log_std).sum(-1)
         entropy = (log_std + 0.5 + LOG_SQRT_2PI).sum(-1)
@@ -134,12 +134,12 @@ class SDEPolicy(GaussianPolicy):
         self, obs: Tensor, generator: torch.Generator | None = None
     ) -> tuple[Tensor, Tensor]:
         """Sample an action with a new noise matrix for each row; return it and its log-probability."""
-        mean, features = self._heads(obs)
+        mean, features = self._mean_and_features(obs)
         log_std = self._log_std(features)
         action = sample_vectors(mean, log_std, generator).detach()
         return action, log_normal(action, mean, log_std).sum(-1)
 
-    def _heads(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+    def _mean_and_features(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         features: Tensor = self.actor[:-1](obs)
         return self.actor[-1](features), features
 

@@ -11,7 +11,7 @@ from rlox.networks import inference_function, resolve_widths
 from rlox.policies.base import Sampler, find_most_derived
 from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.scored import Scored, choices
+from rlox.policies.scored import Scored, evaluate_choices
 
 __all__ = ["DiscretePolicy"]
 
@@ -73,7 +73,7 @@ class DiscretePolicy(MLPActorCritic):
         """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
         if (traced := self.traced(obs, DiscretePolicy)) is None:
             return super().scored(obs, actions)
-        return choices(*traced, actions)
+        return evaluate_choices(*traced, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the most likely action `[B]`."""

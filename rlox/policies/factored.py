@@ -14,7 +14,7 @@ from rlox.networks import Traced, gradient_of, inference_function
 from rlox.policies.base import NoiseBlocks, Sampler, find_most_derived
 from rlox.policies.heads import MASKED_LOGIT, Head, HeadSampler, gumbel, score_vectors
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.scored import Scored, of_logits, of_means
+from rlox.policies.scored import Scored, evaluate_logits, evaluate_means
 
 __all__ = ["FactoredHead", "FactoredPolicy", "MaskedFactoredPolicy"]
 
@@ -37,20 +37,20 @@ class FactoredHead(Head):
     places: Tensor  # [sum(choices)], position of each logit in `[K * M]`
     counts: Tensor  # [K], a copy of choices; saved, as weights for other choices may have the same shapes
 
-    def __init__(self, choices: Sequence[int], vector: int = 0, log_std_init: float = 0.0) -> None:
-        super().__init__(sum(choices) + vector)
-        self.choices, self.vector = tuple(choices), vector
-        self.logits = sum(choices)
-        self.max_choices = max(choices)
-        places = [k * self.max_choices + i for k, n in enumerate(choices) for i in range(n)]
-        self.register_buffer("places", torch.tensor(places), persistent=False)
+    def __init__(self, choices: Sequence[int], vector_size: int = 0, log_std_init: float = 0.0) -> None:
+        super().__init__(sum(choices) + vector_size)
+        self.choices, self.vector_size = tuple(choices), vector_size
+        self.n_logits = sum(choices)
+        self.max_options = max(choices)
+        logit_positions = [k * self.max_options + i for k, n in enumerate(choices) for i in range(n)]
+        self.register_buffer("places", torch.tensor(logit_positions), persistent=False)
         self.register_buffer("counts", torch.tensor(self.choices))
-        init = torch.full((vector,), float(log_std_init))
-        self.log_std = nn.Parameter(init) if vector else None
+        init = torch.full((vector_size,), float(log_std_init))
+        self.log_std = nn.Parameter(init) if vector_size else None
 
     def pad_logits(self, outputs: Tensor, fill: float) -> Tensor:
         """Return the logits in outputs `[..., size]` as `[..., K, M]`, padded with `fill`."""
-        logits, shape = outputs[..., : self.logits], (len(self.choices), self.max_choices)
+        logits, shape = outputs[..., : self.n_logits], (len(self.choices), self.max_options)
         if len(self.places) < shape[0] * shape[1]:
             padded_logits = logits.new_full((*logits.shape[:-1], shape[0] * shape[1]), fill)
             logits = padded_logits.index_copy(-1, self.places, logits)
@@ -83,9 +83,9 @@ class FactoredHead(Head):
         """Return the most likely choices, and the means."""
         # argmax takes the first of equal values, so it never takes padding
         choices = self.pad_logits(outputs, -torch.inf).argmax(-1)
-        if not self.vector:
+        if not self.vector_size:
             return choices
-        return torch.cat([choices.to(outputs.dtype), outputs[..., self.logits :]], -1)
+        return torch.cat([choices.to(outputs.dtype), outputs[..., self.n_logits :]], -1)
 
     def score(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         """Return the log-probability of `actions` and the entropy, summed over all factors."""
@@ -94,8 +94,8 @@ class FactoredHead(Head):
         entropy = -(log_p.exp() * log_p).sum((-2, -1))
         if self.log_std is None:
             return log_prob, entropy
-        vectors = score_vectors(outputs[..., self.logits :], self.log_std, self.vector_part(actions))
-        return log_prob + vectors[0], entropy + vectors[1]
+        vector_scores = score_vectors(outputs[..., self.n_logits :], self.log_std, self.vector_part(actions))
+        return log_prob + vector_scores[0], entropy + vector_scores[1]
 
     def choice_index(self, actions: Tensor) -> Tensor:
         """Return the choices of actions as an index `[B, K, 1]`."""
@@ -108,10 +108,10 @@ class FactoredHead(Head):
     def _noise(
         self, shape: tuple[int, ...], generator: torch.Generator | None, device: torch.device
     ) -> Tensor:
-        gumbel_noise = gumbel((*shape[:-1], self.logits), generator, device)
+        gumbel_noise = gumbel((*shape[:-1], self.n_logits), generator, device)
         if self.log_std is None:
             return gumbel_noise
-        normal_noise = torch.randn((*shape[:-1], self.vector), generator=generator, device=device)
+        normal_noise = torch.randn((*shape[:-1], self.vector_size), generator=generator, device=device)
         return torch.cat([gumbel_noise, normal_noise.mul_(self.log_std.detach().exp())], -1)
 
 
@@ -166,7 +166,7 @@ class FactoredPolicy(MLPActorCritic):
         has_own_head = type(self.head) is not FactoredHead
         if has_own_head or (traced := self.traced(obs, FactoredPolicy)) is None:
             return super().scored(obs, actions)
-        return factors(*traced, self.head, actions)
+        return evaluate_factors(*traced, self.head, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the most likely choices and the means, `[B, len(choices) + vector]`."""
@@ -186,41 +186,45 @@ class MaskedFactoredPolicy(FactoredPolicy):
 
     def outputs(self, obs: Tensor) -> Tensor:
         """Return the actor's outputs, with `MASKED_LOGIT` for choices that are not allowed."""
-        return self._over_rows(self.actor)(obs)
+        return self._with_mask_rows(self.actor)(obs)
 
     def inference_outputs(self) -> NetFunction:
         """Return `outputs` as a function for many small calls without gradients."""
-        return self._over_rows(super().inference_outputs())
+        return self._with_mask_rows(super().inference_outputs())
 
     def get_value(self, obs: Tensor) -> Tensor:
         """Return V of the observations without masks, `[B]`."""
-        return super().get_value(obs[..., : -self.head.logits])
+        return super().get_value(obs[..., : -self.head.n_logits])
 
-    def _over_rows(self, net: NetFunction) -> NetFunction:
+    def _with_mask_rows(self, net: NetFunction) -> NetFunction:
         def mask_outputs(rows: Tensor) -> Tensor:
-            outputs = net(rows[..., : -self.head.logits])
-            is_forbidden = functional.pad(rows[..., -self.head.logits :] == 0, (0, self.head.vector))
+            outputs = net(rows[..., : -self.head.n_logits])
+            is_forbidden = functional.pad(rows[..., -self.head.n_logits :] == 0, (0, self.head.vector_size))
             return outputs.masked_fill(is_forbidden, MASKED_LOGIT)
 
         return mask_outputs
 
 
-def factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) -> Scored:
+def evaluate_factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) -> Scored:
     """Score actions `[B, len(choices) + vector]` by the outputs of a head, with hand-derived gradients."""
-    said, log_std = actor.out, head.log_std
-    each, entropies, back = of_logits(head.pad_logits(said, MASKED_LOGIT), head.choice_index(actions))
-    log_probs, entropy = each.sum(-1), entropies.sum(-1)
+    outputs, log_std = actor.out, head.log_std
+    choice_log_probs, choice_entropies, back = evaluate_logits(
+        head.pad_logits(outputs, MASKED_LOGIT), head.choice_index(actions)
+    )
+    log_probs, entropy = choice_log_probs.sum(-1), choice_entropies.sum(-1)
     if log_std is not None:
-        vector = of_means(said[..., head.logits :], log_std, head.vector_part(actions))
-        log_probs, entropy = log_probs + vector[0], entropy + vector[1]
+        vector_terms = evaluate_means(outputs[..., head.n_logits :], log_std, head.vector_part(actions))
+        log_probs, entropy = log_probs + vector_terms[0], entropy + vector_terms[1]
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
         # the gradient of a sum is the gradient of each of its terms
-        to_each = to_log_probs.unsqueeze(-1).expand_as(each)
-        spread = None if to_entropy is None else to_entropy.unsqueeze(-1).expand_as(each)
-        to_outputs = back(to_each, spread).flatten(1).index_select(1, head.places)
+        to_choice_log_probs = to_log_probs.unsqueeze(-1).expand_as(choice_log_probs)
+        to_choice_entropies = (
+            None if to_entropy is None else to_entropy.unsqueeze(-1).expand_as(choice_log_probs)
+        )
+        to_outputs = back(to_choice_log_probs, to_choice_entropies).flatten(1).index_select(1, head.places)
         if log_std is not None:
-            to_means, to_log_std = vector[2](to_log_probs, to_entropy)
+            to_means, to_log_std = vector_terms[2](to_log_probs, to_entropy)
             gradient_of(log_std).copy_(to_log_std)
             to_outputs = torch.cat([to_outputs, to_means], -1)
         actor.learn(to_outputs)

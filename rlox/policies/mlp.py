@@ -28,14 +28,14 @@ class MLPActorCritic(ActorCritic):
     def __init__(
         self,
         obs_dim: int,
-        outputs: int,
+        n_outputs: int,
         widths: Sequence[int],
         critic_widths: Sequence[int] | None,
         activation: str,
         ortho_init: bool,
     ) -> None:
         super().__init__()
-        self.actor = mlp((obs_dim, *widths, outputs), activation)
+        self.actor = mlp((obs_dim, *widths, n_outputs), activation)
         if critic_widths is not None:
             widths = parse_widths("critic_net_arch", critic_widths)
         self.critic = mlp((obs_dim, *widths, 1), activation)

@@ -99,8 +99,8 @@ class MLPGuard:
 
     def _check_tree(self) -> None:
         """Raise ConfigError if classes, layers or parameters were replaced."""
-        for module, kind, children in self._module_tree:
-            if type(module) is not kind:
+        for module, module_class, children in self._module_tree:
+            if type(module) is not module_class:
                 raise unsupported_policy(f"a {type(module).__name__} now, of another class than rlox gave it")
             if tuple(module._modules.values()) != children:
                 raise unsupported_policy(OTHER_LAYERS)

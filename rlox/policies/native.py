@@ -44,11 +44,11 @@ class ActorCriticSizes:
     @property
     def parameter_shapes(self) -> list[NamedShape]:
         """Names and shapes of the parameters, in the order of torch's modules."""
-        features = (self.obs_dim, *self.actor)[-1]
-        deviations = {"numbers": (self.size,), "sde": (features, self.size)}.get(self.kind)
+        n_features = (self.obs_dim, *self.actor)[-1]
+        log_std_shape = {"numbers": (self.size,), "sde": (n_features, self.size)}.get(self.kind)
         actor = linear_shapes("actor.", (self.obs_dim, *self.actor, self.size))
         critic = linear_shapes("critic.", (self.obs_dim, *self.critic, 1))
-        return [*([("log_std", deviations)] if deviations else []), *actor, *critic]
+        return [*([("log_std", log_std_shape)] if log_std_shape else []), *actor, *critic]
 
 
 class NativePolicy(LazyTorchModule):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlox._core import Explorer
 from rlox.policies.exploration_noise import EpsilonDraws, NormalDraws
-from rlox.policies.native_q import NativeQ
+from rlox.policies.native_q import NativeQPolicy
 from rlox.policies.native_vectors import NativeDeterministicPolicy, NativeSquashedPolicy
 from rlox.policies.step_blocks import StepBlocks
 from rlox.sources.replay import ExplorationPolicy
@@ -42,7 +42,9 @@ class NativeExplorationPolicy(ExplorationPolicy, Protocol):
 class NativeEpsilonGreedy(EpsilonDraws):
     """Explores with a network in Rust and the draws of `rlox.policies.q_policy.EpsilonGreedy`."""
 
-    def __init__(self, native: NativeQ, n_envs: int, epsilon: Callable[[float], float], seed: int) -> None:
+    def __init__(
+        self, native: NativeQPolicy, n_envs: int, epsilon: Callable[[float], float], seed: int
+    ) -> None:
         super().__init__(native.sizes.size, n_envs, epsilon, seed)
         self._native = native
         self.explorer = native.explorer

@@ -30,18 +30,18 @@ class NativeIQLPolicy(NativeContinuousPolicy):
         """
         self.sizes = sizes
         log_std_shape = ("log_std", (sizes.size,))
-        widths = (sizes.obs_dim, *sizes.critic, 1)
+        value_widths = (sizes.obs_dim, *sizes.critic, 1)
         parameter_vectors = {
             "actor": ParameterVector.zeros([log_std_shape, *sizes.actor_shapes("net.")]),
             "critic": ParameterVector.zeros(sizes.critic_shapes),
-            "value": ParameterVector.zeros(linear_shapes("", widths)),
+            "value": ParameterVector.zeros(linear_shapes("", value_widths)),
         }
         self._init_parameters(parameter_vectors, make_module)
         self._init_weights(seed)
         self.engine = IQLEngine(
             [log_std_shape, *sizes.actor_shapes("actor.")],
             sizes.critic_shapes,
-            linear_shapes("value.", widths),
+            linear_shapes("value.", value_widths),
             obs_dim=sizes.obs_dim,
             size=sizes.size,
             members=sizes.n_critics,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     from rlox.optim import FlatParameters
     from rlox.policies.q_policy import QPolicy
 
-__all__ = ["NativeQ", "QSizes"]
+__all__ = ["NativeQPolicy", "QSizes"]
 
 GUARDED_METHODS = ("outputs", "reshape_outputs", "trace", "q_values")
 
@@ -35,12 +35,12 @@ class QSizes:
     @property
     def parameter_shapes(self) -> list[NamedShape]:
         """Names and shapes of the parameters, in the order of torch's modules."""
-        sizes = (self.obs_dim, *self.hidden)
+        widths = (self.obs_dim, *self.hidden)
         if not self.dueling:
-            return linear_shapes("q.", (*sizes, self.size))
-        value, advantage = ((*sizes[-2:], out) for out in (1, self.size))
+            return linear_shapes("q.", (*widths, self.size))
+        value, advantage = ((*widths[-2:], out) for out in (1, self.size))
         return [
-            *linear_shapes("q.shared.", sizes[:-1]),
+            *linear_shapes("q.shared.", widths[:-1]),
             *linear_shapes("q.value.", value),
             *linear_shapes("q.advantage.", advantage),
         ]
@@ -50,7 +50,7 @@ class QSizes:
         return max_width(self.parameter_shapes)
 
 
-class NativeQ(LazyTorchModule):
+class NativeQPolicy(LazyTorchModule):
     """A `QPolicy` of observation vectors in Rust, over one vector of parameters.
 
     Attributes

@@ -51,11 +51,11 @@ class QPolicy(Policy):
         self.n_actions = n_actions
         self.epsilon = epsilon
         self.value_distribution = value_distribution or ScalarValue()
-        atoms = self.value_distribution.n_outputs
-        sizes = (obs_dim, *net_arch, n_actions * (atoms or 1))
+        n_outputs = self.value_distribution.n_outputs
+        sizes = (obs_dim, *net_arch, n_actions * (n_outputs or 1))
         self.q: nn.Module
         if dueling:
-            self.q = DuelingMLP(obs_dim, n_actions, net_arch, activation, atoms, sigma)
+            self.q = DuelingMLP(obs_dim, n_actions, net_arch, activation, n_outputs, sigma)
         elif sigma is None:
             self.q = mlp(sizes, activation)
         else:
@@ -71,8 +71,8 @@ class QPolicy(Policy):
 
     def reshape_outputs(self, flat: Tensor) -> Tensor:
         """Reshape the network's outputs to `[..., n_actions]` or `[..., n_actions, n_outputs]`."""
-        numbers = self.value_distribution.n_outputs
-        return flat if numbers is None else torch.unflatten(flat, -1, (self.n_actions, numbers))
+        n_outputs = self.value_distribution.n_outputs
+        return flat if n_outputs is None else torch.unflatten(flat, -1, (self.n_actions, n_outputs))
 
     def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
         """Return `outputs` as `[B, n_actions]` or `[B, n_actions * n_outputs]`, with their backward pass."""
@@ -164,14 +164,14 @@ class NoisyGreedy:
 
     def __init__(self, policy: QPolicy, warm_up: EpsilonGreedy, seed: int, device: torch.device) -> None:
         self.policy = policy
-        self._random_policy = warm_up
+        self._warm_up = warm_up
         self._seed = seed
         self._device = device
         self._noise = StepBlocks(self._draw, policy.noise_size)
 
     def random_actions(self, step: int, obs: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return uniformly random actions `[N]`."""
-        return self._random_policy.random_actions(step, obs)
+        return self._warm_up.random_actions(step, obs)
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
         """Return actions `[N]` for `obs` `[N, obs_dim]`; without gradients."""

@@ -102,13 +102,13 @@ class RecurrentActorCritic(nn.Module):
 
         return step
 
-    def replay(self, obs: Tensor, state: Tensor, subsequences: SubSequences) -> SequenceOutputs:
+    def forward_sequences(self, obs: Tensor, state: Tensor, subsequences: SubSequences) -> SequenceOutputs:
         """Replay sequences `obs` `[T*N, obs_dim]`, cut as `subsequences`, from `state` `[N, state_size]`."""
-        actor_size, rows = self.actor_state_size, obs
+        actor_size, raw_obs = self.actor_state_size, obs
         obs = _encode(self.actor_encoder, obs)
         features, end_states = self.actor_rnn(obs, state[:, :actor_size], subsequences)
         if self.critic_encoder is not None and self._critic_kind != "shared":
-            obs = _encode(self.critic_encoder, rows)
+            obs = _encode(self.critic_encoder, raw_obs)
         critic_input = features.detach() if self._critic_kind == "shared" else obs
         if self.critic_rnn is not None:
             critic_input, critic_ends = self.critic_rnn(obs, state[:, actor_size:], subsequences)
@@ -119,13 +119,13 @@ class RecurrentActorCritic(nn.Module):
         self, obs: Tensor, actions: Tensor, state: Tensor, subsequences: SubSequences
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probability of `actions`, entropy and value of each row of whole sequences."""
-        outputs = self.replay(obs, state, subsequences)
+        outputs = self.forward_sequences(obs, state, subsequences)
         return *self.head.score(outputs.outputs, actions), outputs.values
 
     def get_value(self, obs: Tensor, state: Tensor) -> Tensor:
         """Return V `[N]` of observations `[N, obs_dim]`, given the states `[N, state_size]` before them."""
-        is_shared = self._critic_kind == "shared" or self.critic_encoder is None
-        critic_input = _encode(self.actor_encoder if is_shared else self.critic_encoder, obs)
+        uses_actor_encoder = self._critic_kind == "shared" or self.critic_encoder is None
+        critic_input = _encode(self.actor_encoder if uses_actor_encoder else self.critic_encoder, obs)
         if self.critic_rnn is not None:
             critic_input, _ = self.critic_rnn.step(critic_input, state[:, self.actor_state_size :])
         elif self._critic_kind == "shared":

@@ -12,12 +12,19 @@ from rlox.networks import Traced, gradient_of, learned, way_back
 from rlox.networks.normal_density import LOG_SQRT_2PI
 from rlox.networks.traced import require_gradient
 
-__all__ = ["Scored", "choices", "graph", "of_logits", "of_means", "vectors"]
+__all__ = [
+    "Scored",
+    "evaluate_choices",
+    "evaluate_logits",
+    "evaluate_means",
+    "evaluate_vectors",
+    "evaluate_with_autograd",
+]
 
 # The backward functions map the gradients of log-probabilities and entropies (None: 0) to the gradient of
 # logits, or to the gradients of means and log_std.
-Back = Callable[[Tensor, Tensor | None], Tensor]
-Backs = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
+LogitsBackward = Callable[[Tensor, Tensor | None], Tensor]
+MeansBackward = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 
 class Scored(NamedTuple):
@@ -32,7 +39,7 @@ class Scored(NamedTuple):
     learn: Callable[[Tensor, Tensor | None, Tensor], None]
 
 
-def graph(
+def evaluate_with_autograd(
     evaluate: Callable[[], tuple[Tensor, Tensor, Tensor]], parameters: Iterable[nn.Parameter]
 ) -> Scored:
     """Score by `evaluate`, with autograd's gradients; `ConfigError` if log-probabilities have no gradient."""
@@ -43,7 +50,7 @@ def graph(
     return Scored(log_probs, entropy, values, way_back(outputs, learned(parameters)))
 
 
-def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
+def evaluate_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, LogitsBackward]:
     """Return log softmax(logits) at `index` `[..., 1]` and the entropy, `[...]` each, of logits `[..., n]`.
 
     The third result maps the gradients of these two (None: 0) to the gradient of the logits.
@@ -56,14 +63,14 @@ def of_logits(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Back]:
         slope = to_log_probs.unsqueeze(-1)
         to_logits = (p * slope).neg_().scatter_add_(-1, index, slope)
         if to_entropy is not None:  # dH / d logit_a = -p_a (log p_a + H)
-            spread = (log_p + entropy.unsqueeze(-1)).mul_(p)
-            to_logits.addcmul_(spread, to_entropy.unsqueeze(-1), value=-1.0)
+            minus_entropy_slope = (log_p + entropy.unsqueeze(-1)).mul_(p)
+            to_logits.addcmul_(minus_entropy_slope, to_entropy.unsqueeze(-1), value=-1.0)
         return to_logits
 
     return log_p.gather(-1, index).squeeze(-1), entropy, back
 
 
-def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Backs]:
+def evaluate_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, MeansBackward]:
     """Return the log-density of actions and the entropy, `[B]` each.
 
     `actions` and `mean` are `[B, n]`, `log_std` `[n]`. The third result maps the gradients of these two
@@ -85,9 +92,9 @@ def of_means(mean: Tensor, log_std: Tensor, actions: Tensor) -> tuple[Tensor, Te
     return log_probs, (constant + 0.5 * len(log_std)).expand(len(z)), back
 
 
-def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
+def evaluate_choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
     """Score discrete actions `[B]` by logits `[B, n]`, with hand-derived gradients."""
-    log_probs, entropy, back = of_logits(actor.out, actions.unsqueeze(-1))
+    log_probs, entropy, back = evaluate_logits(actor.out, actions.unsqueeze(-1))
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
         actor.learn(back(to_log_probs, to_entropy))
@@ -96,9 +103,9 @@ def choices(actor: Traced, critic: Traced, actions: Tensor) -> Scored:
     return Scored(log_probs, entropy, critic.out.squeeze(-1), learn)
 
 
-def vectors(actor: Traced, critic: Traced, log_std: Tensor, actions: Tensor) -> Scored:
+def evaluate_vectors(actor: Traced, critic: Traced, log_std: Tensor, actions: Tensor) -> Scored:
     """Score actions `[B, n]` by means `[B, n]` and `log_std` `[n]`, with hand-derived gradients."""
-    log_probs, entropy, back = of_means(actor.out, log_std, actions)
+    log_probs, entropy, back = evaluate_means(actor.out, log_std, actions)
 
     def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
         to_means, to_log_std = back(to_log_probs, to_entropy)

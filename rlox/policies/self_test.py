@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlox._core import DQNEngine, OnPolicyEngine
 
-__all__ = ["EXPECTED", "OBS_DIM", "ROWS", "SIZES", "compute", "self_test_mismatch", "sine_values"]
+__all__ = ["EXPECTED", "OBS_DIM", "ROWS", "SIZES", "compute_results", "self_test_mismatch", "sine_values"]
 
 OBS_DIM, ROWS = 3, 24
 SIZES = (20, 16)  # hidden widths; only the second is a multiple of the CPU's vector length
@@ -40,19 +40,19 @@ def sine_values(frequency: float, *shape: int) -> NDArray[np.float32]:
 def self_test_mismatch() -> str | None:
     """Return the difference from torch's results; None if there is none."""
     for name, expected in EXPECTED.items():
-        result = compute(name)
+        result = compute_results(name)
         if not np.allclose(result, expected, rtol=RELATIVE_TOLERANCE, atol=0.0):
             return f"{name} gives {_format_numbers(result)}, expected {_format_numbers(expected)}"
     return None
 
 
-def compute(name: str) -> tuple[float, float, float]:
+def compute_results(name: str) -> tuple[float, float, float]:
     """Return the engine's three numbers for a key of `EXPECTED`."""
     return {"ppo": _ppo, "dqn": _dqn}[name]()
 
 
 def _ppo() -> tuple[float, float, float]:
-    layers = [*_layers("actor", 2), *_layers("critic", 1)]
+    layers = [*_parameter_shapes("actor", 2), *_parameter_shapes("critic", 1)]
     engine = OnPolicyEngine(
         layers, kind="choices", size=2, obs_dim=OBS_DIM, actor=SIZES, critic=SIZES, activation="tanh"
     )
@@ -69,7 +69,7 @@ def _ppo() -> tuple[float, float, float]:
 
 
 def _dqn() -> tuple[float, float, float]:
-    engine = DQNEngine(_layers("q", 4), size=4, obs_dim=OBS_DIM, hidden=SIZES, activation="relu")
+    engine = DQNEngine(_parameter_shapes("q", 4), size=4, obs_dim=OBS_DIM, hidden=SIZES, activation="relu")
     vector, moments, steps = _initial_state(len(engine))
     target, shape = 0.3 * sine_values(0.5, len(engine)), (2, ROWS)
     metrics = engine.learn(
@@ -81,15 +81,15 @@ def _dqn() -> tuple[float, float, float]:
     return _summarize(vector, moments[0], metrics["grad_norm"])
 
 
-def _layers(prefix: str, outputs: int) -> list[tuple[str, Sequence[int]]]:
+def _parameter_shapes(prefix: str, outputs: int) -> list[tuple[str, Sequence[int]]]:
     """Return names and shapes of a network's parameters, as torch has them."""
-    widths, named = (OBS_DIM, *SIZES, outputs), list[tuple[str, Sequence[int]]]()
+    widths, shapes = (OBS_DIM, *SIZES, outputs), list[tuple[str, Sequence[int]]]()
     for i, (inputs, width) in enumerate(pairwise(widths)):
-        named += [
+        shapes += [
             (f"{prefix}.{2 * i}.weight", (width, inputs)),
             (f"{prefix}.{2 * i}.bias", (width,)),
         ]
-    return named
+    return shapes
 
 
 def _initial_state(

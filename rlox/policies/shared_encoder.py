@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from rlox.policies.base import ActorCritic, Sampler
 
-__all__ = ["SharedEncoder"]
+__all__ = ["SharedEncoderPolicy"]
 
 
-class SharedEncoder(ActorCritic):
+class SharedEncoderPolicy(ActorCritic):
     """An encoder, and a policy of its features; the encoder runs once for actor and critic together.
 
     Parameters
@@ -50,7 +50,7 @@ class SharedEncoder(ActorCritic):
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
         """Return the last rollout's features and `policy`; for subclasses `obs` and `self`."""
         features, self._seen = self._seen, None
-        if features is None or type(self) is not SharedEncoder:
+        if features is None or type(self) is not SharedEncoderPolicy:
             return obs, self
         return features.flatten(0, 1), self.policy
 

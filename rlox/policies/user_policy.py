@@ -113,8 +113,8 @@ def _require_matching_size(policy: nn.Module, actions: ActionCodec) -> None:
         policy_text = f"{policy.act_dim} numbers"
         is_valid = not actions.choices and policy.act_dim == actions.size
     elif isinstance(policy, FactoredPolicy):
-        policy_text = f"choices among {list(policy.head.choices)} and {policy.head.vector} numbers"
-        is_valid = (policy.head.choices, policy.head.vector) == (actions.choices, actions.box_dim)
+        policy_text = f"choices among {list(policy.head.choices)} and {policy.head.vector_size} numbers"
+        is_valid = (policy.head.choices, policy.head.vector_size) == (actions.choices, actions.box_dim)
     else:
         return
     if not is_valid:

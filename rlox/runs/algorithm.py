@@ -32,7 +32,7 @@ from rlox.runs.sb3_aliases import SB3Aliases
 from rlox.runs.spaces import describe_spaces, require_same_spaces
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
-from rlox.sources.store import DeferredStore, InMemoryStore, NullStore, Segments, Store
+from rlox.sources.store import DeferredStore, InMemoryStore, NullStore, SegmentStore, Store
 from rlox.training.actor import StatelessActor
 from rlox.training.backend import Backend
 from rlox.training.components import BuildContext, RunComponents
@@ -346,7 +346,7 @@ class Algorithm(SB3Aliases):
             optimizer=learner_state["optimizer"],
             state=state,
             logs=dict(logs or {}),
-            replay=store if isinstance(store, Segments) and store.has_save else None,
+            replay=store if isinstance(store, SegmentStore) and store.has_save else None,
         )
 
     def restore(self, checkpoint: Checkpoint, replay: bool = True) -> None:

@@ -34,7 +34,7 @@ from rlox.errors import CheckpointError, RloxError, StorageError
 from rlox.loggers import METRICS, read_rows
 from rlox.runs.preflight import available_memory
 from rlox.runs.tree import pack, unpack
-from rlox.sources.store import InMemoryStore, Segments, Storable, Store
+from rlox.sources.store import InMemoryStore, SegmentStore, Storable, Store
 
 __all__ = [
     "MANIFEST",
@@ -62,7 +62,7 @@ MANIFEST = "manifest.json"
 REPLAY = "replay"  # the folder of segments, in a run or in a checkpoint outside one
 OWN_REPLAY = "last"  # the name of the only save in a checkpoint's own `replay/`
 MAX_MANIFEST = 1 << 20  # bytes; limits the read, as the file is not verified yet
-JSON_IN_MEMORY = 18  # parsing takes at most this times the file's size, for nested lists
+MAX_JSON_EXPANSION = 18  # parsing takes at most this times the file's size, for nested lists
 _STATE_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 _BACKUP_SUFFIX = ".old"
 _FILES = ("state.json", "weights.safetensors", "optimizer.safetensors", "state.safetensors")
@@ -80,7 +80,7 @@ class Checkpoint:
     state: dict[str, Any]
     logs: dict[str, int] = field(default_factory=dict)  # bytes of each log file at the save
     # the buffer's rows; None: they are in `state`, if they were saved
-    replay: Segments | None = None
+    replay: SegmentStore | None = None
 
     @property
     def backend(self) -> str:
@@ -121,7 +121,7 @@ def write_checkpoint(
         for name, data in files.items():
             disk.write(partial / name, data)
         if buffer is not None:
-            Segments(partial / REPLAY, OWN_REPLAY).save(buffer)
+            SegmentStore(partial / REPLAY, OWN_REPLAY).save(buffer)
         disk.write(partial / MANIFEST, json.dumps(manifest, indent=1).encode())
         disk.sync_folder(partial)
         _move_into_place(partial, folder, disk)
@@ -164,12 +164,12 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         raise CheckpointError(message) from error
 
 
-def _replay_segments(folder: Path, name: Any) -> Segments | None:
+def _replay_segments(folder: Path, name: Any) -> SegmentStore | None:
     """Return the segments in the folder itself, or in its run's `replay/` if the manifest names a save."""
     if (folder / REPLAY).is_dir():
-        return Segments(folder / REPLAY, OWN_REPLAY)
+        return SegmentStore(folder / REPLAY, OWN_REPLAY)
     shared_folder = folder.resolve().parent.parent / REPLAY
-    return Segments(shared_folder, name) if isinstance(name, str) and shared_folder.is_dir() else None
+    return SegmentStore(shared_folder, name) if isinstance(name, str) and shared_folder.is_dir() else None
 
 
 @_read_errors()
@@ -377,9 +377,9 @@ def _read_verified(folder: Path, name: str, entry: tuple[int, str]) -> bytes:
     if path.stat().st_size != size:
         raise CheckpointError(f"{path} has {path.stat().st_size} bytes, expected {size}")
     memory = available_memory() if name == "state.json" else None
-    if memory is not None and JSON_IN_MEMORY * size > memory:
+    if memory is not None and MAX_JSON_EXPANSION * size > memory:
         raise CheckpointError(
-            f"{path} has {size} bytes; reading it may take {JSON_IN_MEMORY * size} bytes of memory, "
+            f"{path} has {size} bytes; reading it may take {MAX_JSON_EXPANSION * size} bytes of memory, "
             f"{memory} are available; free some"
         )
     data = path.read_bytes()

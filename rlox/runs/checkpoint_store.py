@@ -119,11 +119,11 @@ class CheckpointStore:
 
     def _folder_of(self, checkpoint: Checkpoint) -> Path:
         """Return the folder of a checkpoint; its name has the updates if another one exists at its step."""
-        plain = self.root / _step_name(checkpoint.clock[self.unit])
-        longer = plain.with_name(f"{plain.name}-{checkpoint.clock.get('updates', 0):012d}")
-        if clock_of(longer) == checkpoint.clock:
-            return longer
-        return plain if clock_of(plain) in (None, checkpoint.clock) else longer
+        short_folder = self.root / _step_name(checkpoint.clock[self.unit])
+        long_folder = short_folder.with_name(f"{short_folder.name}-{checkpoint.clock.get('updates', 0):012d}")
+        if clock_of(long_folder) == checkpoint.clock:
+            return long_folder
+        return short_folder if clock_of(short_folder) in (None, checkpoint.clock) else long_folder
 
     def _prune(self, last: Path) -> None:
         protected_names = {last.name, self._best or link_target(self.root / "best")}

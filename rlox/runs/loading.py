@@ -81,7 +81,7 @@ class LoadOverrides:
             raise ConfigError(f"trust={self.trust!r}: expected True or False")
         config = self._with_overrides(without_callbacks)
         if not self.trust:
-            require_trusted(config, list(self._repeated_names()), str(path), lambda _: TRUST_REMEDY)
+            require_trusted(config, list(self._names_given_again()), str(path), lambda _: TRUST_REMEDY)
         return resolve(config) if self.trust else config
 
     def _with_overrides(self, config: RunConfig) -> RunConfig:
@@ -94,9 +94,13 @@ class LoadOverrides:
             if (wrappers := getattr(self, name)) is not None:
                 env[name] = substitute(tuple(wrappers), f"env.{name}")
         algo: dict[str, Any] = check_schedules(config.algo, self.schedules or {})
-        kind: Any = type(config.algo)
-        displaced = {f.name: f.default for f in fields(kind) if f.name in conflicting_fields(kind, algo)}
-        algo = displaced | algo
+        config_class: Any = type(config.algo)
+        reset_fields = {
+            f.name: f.default
+            for f in fields(config_class)
+            if f.name in conflicting_fields(config_class, algo)
+        }
+        algo = reset_fields | algo
         if self.policy is not None and self.module is None:
             algo["policy"] = substitute(self.policy, "algo.policy")
         overridden_config = replace(
@@ -106,7 +110,7 @@ class LoadOverrides:
         )
         return with_policy_name(overridden_config, self.module)
 
-    def _repeated_names(self) -> Iterator[str]:
+    def _names_given_again(self) -> Iterator[str]:
         """Yield the names that the user has given again."""
         yield from (str(value) for _, value in dotted_items(self.env_kwargs or {}))
         if isinstance(self.env_id, str):

@@ -48,9 +48,9 @@ class GrowingColumns:
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row; the first row sets dtypes and shapes."""
         if self._block_position == BLOCK_ROWS:
-            kinds = {name: np.asarray(value) for name, value in row.items()}
+            arrays = {name: np.asarray(value) for name, value in row.items()}
             self._blocks.append(
-                {name: np.empty((BLOCK_ROWS, *kind.shape), kind.dtype) for name, kind in kinds.items()}
+                {name: np.empty((BLOCK_ROWS, *kind.shape), kind.dtype) for name, kind in arrays.items()}
             )
             self._block_position = 0
         for name, value in row.items():
@@ -98,8 +98,12 @@ def record(
     threads = torch_threads(algorithm.config.torch_threads)
     with open_env(algorithm, env) as gym_env, threads, actor.inference_mode():
         while len(returns) < (episodes or 1) or len(columns) < (steps or 0):
-            number = len(returns)
-            returns.append(record_episode(actor, gym_env, seed + number, episode_generator(number), columns))
+            episode_index = len(returns)
+            returns.append(
+                record_episode(
+                    actor, gym_env, seed + episode_index, episode_generator(episode_index), columns
+                )
+            )
             total += returns[-1]  # averaging all returns after each episode would be slow
             on_episode(len(columns), total / len(returns))
     about = {

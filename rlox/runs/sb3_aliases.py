@@ -39,7 +39,7 @@ class SB3Aliases(ABC):
     """Adds `learn`, and hints for names of Stable-Baselines3 that rlox does not have."""
 
     # End of a hint: the attribute that has the names, such as `.algo`; empty if the object has them itself.
-    _owner_hint: ClassVar[str] = ""
+    _hint_suffix: ClassVar[str] = ""
 
     @abstractmethod
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
@@ -63,7 +63,7 @@ class SB3Aliases(ABC):
                 return object.__getattribute__(self, name)  # raises the usual error
             raise AttributeError(
                 f"{type(self).__name__} has no {name}; here that is "
-                f"{MODEL_ATTRIBUTES[name]}{self._owner_hint}"
+                f"{MODEL_ATTRIBUTES[name]}{self._hint_suffix}"
             )
 
         def __setattr__(self, name: str, value: Any) -> None:

@@ -26,7 +26,7 @@ from rlox.runs.outcome import Outcome
 from rlox.runs.preflight import require_disk
 from rlox.runs.progress import ProgressSnapshot, unit_label
 from rlox.runs.saver import Saver
-from rlox.sources.store import NullStore, Segments
+from rlox.sources.store import NullStore, SegmentStore
 from rlox.stopping import StopDeadline, StopRequested
 from rlox.training.evaluate import Evaluation, Evaluator
 from rlox.training.loop import Timings
@@ -347,7 +347,7 @@ class Session:
             "means": self._metric_means.state(),
             "evaluation_owed": self._evaluation_owed,
         }
-        store = Segments(self.run_dir / REPLAY, replay_name(clock)) if with_rows else NullStore()
+        store = SegmentStore(self.run_dir / REPLAY, replay_name(clock)) if with_rows else NullStore()
         return self.algorithm.checkpoint(logs, session, store)
 
     def _metrics_row(self) -> dict[str, float | int | None]:

@@ -48,14 +48,14 @@ def warm_start(path: str, config: RunConfig, components: RunComponents) -> dict[
     Returns the origin of the weights, for the provenance. Raises `ConfigError` if something does not fit.
     """
     try:
-        checkpoint = resolve_checkpoint(Path(path))
-        saved_checkpoint = read_checkpoint(checkpoint)
+        checkpoint_folder = resolve_checkpoint(Path(path))
+        saved_checkpoint = read_checkpoint(checkpoint_folder)
         saved_config = make_run(upgrade_saved_config(saved_checkpoint.config))
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
-    kinds = (saved_config.algo.name, config.algo.name)
+    algorithms = (saved_config.algo.name, config.algo.name)
     _require_same_shapes(
-        path, kinds, saved_checkpoint.weights, components.actor.weights(), is_text(config.env.id)
+        path, algorithms, saved_checkpoint.weights, components.actor.weights(), is_text(config.env.id)
     )
     if mismatch := config.algo.policy_mismatch(saved_config.algo):
         raise ConfigError(f"init_from={path}: its policy has {mismatch}")
@@ -71,10 +71,10 @@ def warm_start(path: str, config: RunConfig, components: RunComponents) -> dict[
         if isinstance(error, ConfigError):
             raise ConfigError(f"init_from={path}: {error}") from error
         raise ConfigError(f"init_from={path}: the checkpoint is damaged: {first_line(error)}") from error
-    weights = (checkpoint / "weights.safetensors").read_bytes()
+    weights = (checkpoint_folder / "weights.safetensors").read_bytes()
     return {
         "path": path,
-        "checkpoint": checkpoint.name,
+        "checkpoint": checkpoint_folder.name,
         "algo": saved_config.algo.name,
         "env": saved_config.env.id,
         **saved_checkpoint.clock,
@@ -117,14 +117,16 @@ def _require_rewards(
     offline = [isinstance(run.algo, OfflineCriticsConfig) for run in (saved_config, config)]
     if not any(offline):
         return
-    if other_setting := _other_reward_setting(config.env):
+    if non_scaling_setting := _non_scaling_setting(config.env):
         raise ConfigError(
-            f"its critics learned from rewards that were at most scaled, but this run has {other_setting}; "
+            "its critics learned from rewards that were at most scaled, but this run has "
+            f"{non_scaling_setting}; "
             "leave it out"
         )
-    if other_setting := _other_reward_setting(saved_config.env):
+    if non_scaling_setting := _non_scaling_setting(saved_config.env):
         raise ConfigError(
-            f"its critics learned with {other_setting}, which does not apply to the rewards of a dataset; "
+            f"its critics learned with {non_scaling_setting}, which does not apply to the rewards of a "
+            "dataset; "
             "train the loaded run without it"
         )
     saved_factor, factor = _reward_factor(saved_config), _reward_factor(config)
@@ -150,7 +152,7 @@ def _require_rewards(
         raise ConfigError(f"its critics learned from rewards times {factor_text}; set {key}={value}")
 
 
-def _other_reward_setting(env: EnvConfig) -> str:
+def _non_scaling_setting(env: EnvConfig) -> str:
     """Return a setting that changes rewards by more than a factor, as text; empty if there is none."""
     for key in ("normalize_reward", "reward_clip", "reward_wrappers"):
         if (value := getattr(env, key)) != UNUSED_ENV_FIELDS[key]:
@@ -206,7 +208,7 @@ def _running_moments(fixed_normalizer: FixedNormalizer, n_rows: int) -> dict[str
     """
     assert fixed_normalizer.moments is not None
     mean, _ = fixed_normalizer.moments
-    var = np.square(fixed_normalizer.scale)
+    var = np.square(fixed_normalizer.divisors)
     return {
         "count": max(1, n_rows),
         "mean": mean,

@@ -129,9 +129,9 @@ class Collector:
 
         actor = as_actor_critic(policy)
         arena = self._arena_for(n_steps)
-        explore = partial(make_sampler, actor, self.env.actions, n_steps, self.n_envs)
+        build_sampler = partial(make_sampler, actor, self.env.actions, n_steps, self.n_envs)
         try:
-            return self._fill_and_score(arena, actor, explore, partial(self._score, actor))
+            return self._fill_and_score(arena, actor, build_sampler, partial(self._score, actor))
         except RuntimeError as error:
             if self.rollouts or isinstance(error, RloxError):
                 raise
@@ -143,7 +143,7 @@ class Collector:
         self,
         arena: Arena,
         policy: nn.Module,
-        explore: Callable[[torch.Generator], Sampler],
+        build_sampler: Callable[[torch.Generator], Sampler],
         score: Callable[[Arena, FinalObsTable | None], None],
     ) -> Rollout:
         """Fill the next rollout: steps with actions from `explore`, then columns from `score`."""
@@ -155,19 +155,19 @@ class Collector:
             with torch.inference_mode(), evaluation_mode(policy):
                 self._start(arena)
                 generator = self.streams.generator("action", self.rollouts, str(self.device))
-                episodes = self._step_all(arena, self._act_function(arena, explore(generator)))
+                episodes = self._step_all(arena, self._act_function(arena, build_sampler(generator)))
                 final_obs = arena.final_obs_table()
                 score(arena, final_obs)
             return self._finish_rollout(arena, final_obs, episodes)
 
     def _finish_rollout(
-        self, arena: Arena, final_obs: FinalObsTable | None, episodes: list[Episode], tensors: bool = True
+        self, arena: Arena, final_obs: FinalObsTable | None, episodes: list[Episode], as_tensors: bool = True
     ) -> Rollout:
         """Check the filled columns and return them as a rollout."""
         self._check_finite(arena)
         self.progress = self.tracker.progress(arena.shape[0] * self.n_envs, episodes)
         self.rollouts += 1
-        rollout = arena.rollout(final_obs, self.rollouts - 1, tensors)
+        rollout = arena.rollout(final_obs, self.rollouts - 1, as_tensors)
         if mask_dim := self.env.observations.mask_dim:
             return replace(rollout, extras={"action_mask": rollout.obs[:, -mask_dim:] != 0})
         return rollout

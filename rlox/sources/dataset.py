@@ -137,9 +137,9 @@ class DatasetSource:
         For policies that act in [-1, 1], also return the action bounds that this range stands for.
         """
         bounds = self._preparation.actions
-        ends = {} if bounds is None else {"act_low": bounds.low, "act_high": bounds.high}
+        bounds_state = {} if bounds is None else {"act_low": bounds.low, "act_high": bounds.high}
         moments = self.normalizer.state()
-        return {"batches": self.batches, "digest": self._digest, **moments, **ends}
+        return {"batches": self.batches, "digest": self._digest, **moments, **bounds_state}
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
         """Continue from the state that `save` returned, with the same dataset."""
@@ -165,8 +165,8 @@ class DatasetSource:
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
 
-    def _transitions(self, at: slice) -> Transitions:
-        rows = {name: column[at] for name, column in self._rows.items()}
+    def _transitions(self, batch_slice: slice) -> Transitions:
+        rows = {name: column[batch_slice] for name, column in self._rows.items()}
         discounts = np.where(rows["terminated"], 0.0, self._preparation.gamma).astype(np.float32)
         return Transitions(
             obs=self._prepare_obs(_flat(rows["obs"])),

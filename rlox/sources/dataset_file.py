@@ -149,18 +149,18 @@ def require_columns(columns: Mapping[str, Column], label: str) -> None:
     rows = len(columns["rewards"])
     if not rows:
         raise ShapeError(f"{label} has no rows, expected one at least")
-    for name, kinds in COLUMNS.items():
+    for name, dtypes in COLUMNS.items():
         column = columns[name]
-        if str(column.dtype) not in kinds.split(" or "):
-            raise ShapeError(f"{label}: {name} is {column.dtype}, expected {kinds}")
+        if str(column.dtype) not in dtypes.split(" or "):
+            raise ShapeError(f"{label}: {name} is {column.dtype}, expected {dtypes}")
         is_single = name in ("rewards", "terminated", "truncated")
         is_wrong_shape = (name.endswith("obs") and column.ndim != 2) or (is_single and column.ndim != 1)
         if len(column) != rows or is_wrong_shape:
             raise ShapeError(f"{label}: {name} has shape {column.shape} beside {rows} rewards")
-    for part in ("shape", "dtype"):
-        actual, expected = (getattr(columns[name], part) for name in ("next_obs", "obs"))
+    for attribute in ("shape", "dtype"):
+        actual, expected = (getattr(columns[name], attribute) for name in ("next_obs", "obs"))
         if actual != expected:
-            raise ShapeError(f"{label}: next_obs has {part} {actual}, expected that of obs, {expected}")
+            raise ShapeError(f"{label}: next_obs has {attribute} {actual}, expected that of obs, {expected}")
 
 
 def columns_of(dataset: OfflineDatasetBuffer) -> dict[str, NDArray[Any]]:

@@ -125,10 +125,10 @@ def iter_blocks(*columns: Column, overlap: int = 0) -> Iterator[tuple[slice, tup
 
     Each block begins `overlap` rows before the end of the previous one.
     """
-    row = max(1, sum(column.nbytes for column in columns) // max(1, len(columns[0])))
-    rows = max(1, BYTES_PER_READ // row)
-    for first in range(0, len(columns[0]), rows):
-        part = slice(max(0, first - overlap), min(first + rows, len(columns[0])))
+    row_bytes = max(1, sum(column.nbytes for column in columns) // max(1, len(columns[0])))
+    rows_per_block = max(1, BYTES_PER_READ // row_bytes)
+    for first in range(0, len(columns[0]), rows_per_block):
+        part = slice(max(0, first - overlap), min(first + rows_per_block, len(columns[0])))
         yield part, tuple(column[part] for column in columns)
 
 
@@ -138,10 +138,10 @@ def read_file_columns(path: Path) -> Mapping[str, FileColumn]:
         with safetensors.safe_open(path, framework="np"):
             pass  # checks that header and offsets fit the file
         file = OpenFile(path)
-        size = int.from_bytes(file.read(8, 0), "little")
-        header: dict[str, Any] = json.loads(file.read(size, 8))
+        header_size = int.from_bytes(file.read(8, 0), "little")
+        header: dict[str, Any] = json.loads(file.read(header_size, 8))
         header.pop("__metadata__", None)
-        return {name: _column(file, 8 + size, entry) for name, entry in header.items()}
+        return {name: _column(file, 8 + header_size, entry) for name, entry in header.items()}
     except (OSError, TypeError, ValueError, safetensors.SafetensorError) as error:
         raise CheckpointError(f"{path} is not a dataset: {error}") from error
 

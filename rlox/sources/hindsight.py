@@ -61,7 +61,7 @@ class HindsightRelabeler:
                 f"and desired_goal {format_space(goal_codec.space)}, expected Boxes of one shape, or one "
                 "Discrete, MultiDiscrete or MultiBinary for both"
             )
-        compute_reward = _find_rule(env, "compute_reward")
+        compute_reward = _find_method(env, "compute_reward")
         if compute_reward is None:
             raise ConfigError(
                 f"buffer.hindsight={strategy}: {name} has no compute_reward(achieved_goal, "
@@ -74,7 +74,7 @@ class HindsightRelabeler:
 
         hindsight_config, compute_terminated = (
             HindsightConfig(compute_rewards, strategy, k),
-            _find_rule(env, "compute_terminated"),
+            _find_method(env, "compute_terminated"),
         )
         return cls(env, codec, hindsight_config, name, compute_rewards, compute_terminated)
 
@@ -154,7 +154,7 @@ class HindsightRelabeler:
         """Return `compute_terminated` for goals in rows `[m, dim]`, as `[m]`."""
         label, codec = f"{self.name}: compute_terminated", self.codec.codecs["desired_goal"]
         goals = (_to_env_goals(codec, rows) for rows in (achieved, desired))
-        flags = _call_rule_per_goal(label, "bool", compute_terminated, *goals)
+        flags = _call_method_per_goal(label, "bool", compute_terminated, *goals)
         is_invalid = (flags != 0) & (flags != 1)
         if is_invalid.any():
             raise EnvError(
@@ -165,7 +165,7 @@ class HindsightRelabeler:
         return is_terminal
 
 
-def _find_rule(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
+def _find_method(env: gym.Env[Any, Any], name: str) -> Callable[..., Any] | None:
     """Return the method `name` of the outermost wrapper that has it, or of the environment; else None."""
     try:
         attribute = env.get_wrapper_attr(name)
@@ -194,10 +194,10 @@ def _to_env_goals(codec: ObservationCodec, rows: NDArray[Any]) -> NDArray[Any]:
 
 
 def _compute_rewards(
-    label: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+    label: str, method: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
 ) -> NDArray[np.float32]:
     """Return the rewards `[m]` of goals `[m, ...]`, all finite."""
-    raw_rewards = _call_rule_per_goal(label, "number", rule, achieved, desired)
+    raw_rewards = _call_method_per_goal(label, "number", method, achieved, desired)
     with np.errstate(over="ignore"):
         rewards = raw_rewards.astype(np.float32)
     is_non_finite = ~np.isfinite(rewards)
@@ -209,15 +209,17 @@ def _compute_rewards(
     return rewards
 
 
-def _call_rule_per_goal(
-    label: str, expected: str, rule: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
+def _call_method_per_goal(
+    label: str, expected: str, method: Callable[..., Any], achieved: NDArray[Any], desired: NDArray[Any]
 ) -> NDArray[Any]:
     """Return one real number for each of the goals `[m, ...]`, as `[m]`, else `EnvError`."""
     # copies: the method may write into them, and the goals are part of the batch
-    results, n_goals = _call_rule(label, rule, achieved.copy(), desired.copy()), len(desired)
+    results, n_goals = _call_method(label, method, achieved.copy(), desired.copy()), len(desired)
     if results.size == 1 < n_goals:  # it takes one goal at a time, as `GoalEnv` declares it
         pairs = zip(achieved.copy(), desired.copy(), strict=True)
-        results = np.array([_as_scalar(label, expected, _call_rule(label, rule, *goals)) for goals in pairs])
+        results = np.array(
+            [_as_scalar(label, expected, _call_method(label, method, *goals)) for goals in pairs]
+        )
     if results.size != n_goals or results.dtype.kind not in NUMERIC_KINDS:
         raise EnvError(
             f"{label} returned an array of shape {results.shape} and {results.dtype}, expected a {expected} "
@@ -233,10 +235,10 @@ def _as_scalar(label: str, expected: str, result: NDArray[Any]) -> Any:
     return result.item()
 
 
-def _call_rule(label: str, rule: Callable[..., Any], *goals: NDArray[Any]) -> NDArray[Any]:
+def _call_method(label: str, method: Callable[..., Any], *goals: NDArray[Any]) -> NDArray[Any]:
     """Call the method with goals and an empty info; return the result as an array."""
     try:
-        result = rule(*goals, {})
+        result = method(*goals, {})
     except (Exception, SystemExit) as error:
         raise EnvError(f"{label} raised {type(error).__name__}: {one_line_message(error)}") from error
     if is_masked(result):

@@ -35,9 +35,9 @@ class OneHotPacking:
         if not integers:
             return None
         firsts, sizes = np.asarray(integers, np.int64).T
-        hot = np.concatenate([np.arange(first, first + n) for first, n in integers])
-        plain = np.delete(np.arange(codec.numeric_dim), hot)
-        return cls(codec, plain, hot, firsts, np.cumsum(sizes) - sizes)
+        one_hot_columns = np.concatenate([np.arange(first, first + n) for first, n in integers])
+        kept_columns = np.delete(np.arange(codec.numeric_dim), one_hot_columns)
+        return cls(codec, kept_columns, one_hot_columns, firsts, np.cumsum(sizes) - sizes)
 
     @property
     def numeric_dim(self) -> int:

@@ -266,9 +266,9 @@ class ReplaySource:
 
     def _steps_ahead(self, clock: Clock) -> int:
         """Count the steps of each environment until a training is due or the tick must end; at least one."""
-        every, env_steps, n = self.update_schedule.train_freq, self.env_steps, self.env.n_envs
+        train_freq, env_steps, n = self.update_schedule.train_freq, self.env_steps, self.env.n_envs
         # the next training, after the warm-up
-        next_training = (max(env_steps, self._learning_starts_at) // every + 1) * every
+        next_training = (max(env_steps, self._learning_starts_at) // train_freq + 1) * train_freq
         steps_left = min(
             next_training - env_steps, clock.units_left or next_training - env_steps, MAX_TICK_STEPS
         )

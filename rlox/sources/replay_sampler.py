@@ -210,16 +210,16 @@ def make_buffer(
         "seed": seed,
     }
     if isinstance(config, PrioritizedConfig):
-        kind: Any = PrioritizedReplayBuffer
+        buffer_class: Any = PrioritizedReplayBuffer
         columns |= {"alpha": config.alpha, "beta": config.beta}
     else:
-        kind = ReplayBuffer
-    probe = kind(capacity=1024 * env.n_envs, **columns)
+        buffer_class = ReplayBuffer
+    probe = buffer_class(capacity=1024 * env.n_envs, **columns)
     row_bytes = -(-probe.nbytes // probe.capacity) + _obs_bytes(env.observations, packing)
     rows = config.rows or _rows_in_memory(config, row_bytes, env.n_envs)
     capacity = max(rows // env.n_envs, 1) * env.n_envs
     require_memory(capacity, capacity * row_bytes)
-    buffer: AnyReplayBuffer = kind(capacity=capacity, **columns)
+    buffer: AnyReplayBuffer = buffer_class(capacity=capacity, **columns)
     return buffer, capacity * row_bytes
 
 
@@ -241,11 +241,11 @@ def frames_to_share(codec: ObservationCodec) -> int:
 
 def _obs_arguments(codec: ObservationCodec, packing: OneHotPacking | None) -> dict[str, Any]:
     """Return the buffer's arguments for the shape and dtype of observations."""
-    frames, kind = frames_to_share(codec), codec.dtype.name
-    if frames == 1:
-        return {"obs_dim": packing.dim if packing else codec.dim, "obs_dtype": kind}
-    shape = (frames, codec.dim // frames)
-    return {"obs_shape": shape, "obs_dtype": kind, "frame_stack": (frames, "first")}
+    n_frames, dtype = frames_to_share(codec), codec.dtype.name
+    if n_frames == 1:
+        return {"obs_dim": packing.dim if packing else codec.dim, "obs_dtype": dtype}
+    shape = (n_frames, codec.dim // n_frames)
+    return {"obs_shape": shape, "obs_dtype": dtype, "frame_stack": (n_frames, "first")}
 
 
 def _unpacked_rows(packing: OneHotPacking, sample: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -24,7 +24,7 @@ class SequenceMinibatch(NamedTuple):
     obs: Tensor  # [T*b, obs_dim]
     actions: Tensor  # [T*b], or [T*b, act_dim]
     state: Tensor  # [b, state_size], before the first row
-    pieces: SubSequences  # where episodes begin
+    subsequences: SubSequences  # where episodes begin
     valid: Tensor | None  # [V] int64, indices of the valid rows; None: all T*b
     log_probs: Tensor  # [V]
     values: Tensor  # [V]
@@ -51,22 +51,22 @@ def _sequences(rollout: Rollout, envs: Tensor) -> SequenceMinibatch:
     device = rollout.obs.device
     index = to_device(envs, device)
 
-    def columns(column: Tensor) -> Tensor:
+    def select_envs(column: Tensor) -> Tensor:
         grid = column.view(rollout.n_steps, rollout.n_envs, *column.shape[1:])
         return grid.index_select(1, index).flatten(0, 1)
 
     is_first = rollout.extras["is_first"].cpu().view(rollout.n_steps, rollout.n_envs)
     valid = None
     if rollout.valid is not None:
-        valid = columns(rollout.valid).nonzero().squeeze(-1)
+        valid = select_envs(rollout.valid).nonzero().squeeze(-1)
 
     def valid_rows(column: Tensor) -> Tensor:
-        rows = columns(column)
+        rows = select_envs(column)
         return rows if valid is None else rows.index_select(0, valid)
 
     return SequenceMinibatch(
-        columns(rollout.obs),
-        columns(rollout.actions),
+        select_envs(rollout.obs),
+        select_envs(rollout.actions),
         rollout.first_state.index_select(0, index),
         split_sequences(is_first.index_select(1, envs).numpy(), device),
         valid,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rlox.errors import CheckpointError
 
-__all__ = ["DeferredStore", "InMemoryStore", "NullStore", "Segments", "Storable", "Store"]
+__all__ = ["DeferredStore", "InMemoryStore", "NullStore", "SegmentStore", "Storable", "Store"]
 
 
 class Storable(Protocol):
@@ -63,7 +63,7 @@ class InMemoryStore:
         return True
 
 
-class Segments:
+class SegmentStore:
     """A folder of immutable segments that a run's checkpoints share; each save has a `name`."""
 
     def __init__(self, folder: Path, name: str) -> None:

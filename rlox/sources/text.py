@@ -210,9 +210,9 @@ class PairSource(TextSource[PreferencePairs]):
 
 def right_answers(prompts: list[Prompt]) -> CompletionBatch:
     """Return the right answers of prompts, each with its end token; `ConfigError` if one is missing."""
-    marks = [p.loss_mask for p in prompts if p.loss_mask is not None]
+    loss_masks = [p.loss_mask for p in prompts if p.loss_mask is not None]
     return make_completion_batch(
-        [answer_context(p) for p in prompts], [_answer_tokens(p) for p in prompts], marks or None
+        [answer_context(p) for p in prompts], [_answer_tokens(p) for p in prompts], loss_masks or None
     )
 
 
@@ -221,15 +221,15 @@ def pairs_of(source_prompts: Prompts, prompts: list[Prompt], numbers: NDArray[np
     paired_prompts = [
         source_prompts.with_rejected(p, k) for p, k in zip(prompts, numbers.tolist(), strict=True)
     ]
-    wrong = [prompt.rejected_ids for prompt in paired_prompts if prompt.rejected_ids is not None]
-    if len(wrong) < len(paired_prompts):
+    rejected_ids = [prompt.rejected_ids for prompt in paired_prompts if prompt.rejected_ids is not None]
+    if len(rejected_ids) < len(paired_prompts):
         raise ConfigError(
             "these prompts have no pairs to learn: expected columns chosen and rejected (in Python "
             "train_step() takes completions)"
         )
     return PreferencePairs(
         right_answers(paired_prompts),
-        make_completion_batch([answer_context(p) for p in paired_prompts], wrong),
+        make_completion_batch([answer_context(p) for p in paired_prompts], rejected_ids),
         len(prompts),
     )
 

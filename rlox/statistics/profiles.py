@@ -47,8 +47,8 @@ def performance_profile(
     if not np.isfinite(threshold_array).all():
         raise NonFiniteError("thresholds: expected finite numbers")
     is_above = [(values[:, None] > threshold_array).astype(np.float64) for values in tasks.values]
-    runs = sum(tasks.sizes)
-    fraction = np.sum([task_values.sum(axis=0) for task_values in is_above], axis=0) / runs
+    n_runs = sum(tasks.sizes)
+    fraction = np.sum([task_values.sum(axis=0) for task_values in is_above], axis=0) / n_runs
     nan_bounds = np.full(threshold_array.size, np.nan)
     if rng is None:
         return Profile(threshold_array, fraction, nan_bounds, nan_bounds)
@@ -67,5 +67,5 @@ def performance_profile(
         for indices_drawn in resample_indices(tasks.sizes, rng, resamples)
     ]
     bounds = [(1 - level) / 2, (1 + level) / 2]
-    low, high = np.quantile(np.concatenate(draws) / runs, bounds, axis=0)
+    low, high = np.quantile(np.concatenate(draws) / n_runs, bounds, axis=0)
     return Profile(threshold_array, fraction, low, high)

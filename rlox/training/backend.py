@@ -171,12 +171,14 @@ def predict_backend_between(
     for config in configs:
         if (backend := predict_backend(config, observations, actions)).name == TORCH:
             return backend
-    cells = _table().get(cpu_kind(), {}).get("algorithms", {}).get(configs[0].algo.name, ())
+    measurements = _table().get(cpu_kind(), {}).get("algorithms", {}).get(configs[0].algo.name, ())
     widths = [_max_width(config, observations, actions) for config in configs]
-    rows = [config.algo.update_rows(config.env.n_envs) for config in configs]
-    width_steps = _sizes_between(widths, [cell["width"] for cell in cells])
-    row_steps = _sizes_between(rows, [cell["rows"] for cell in cells])
-    backends = [_fastest_backend(configs[0], width, n_rows) for width in width_steps for n_rows in row_steps]
+    row_counts = [config.algo.update_rows(config.env.n_envs) for config in configs]
+    candidate_widths = _sizes_between(widths, [cell["width"] for cell in measurements])
+    candidate_rows = _sizes_between(row_counts, [cell["rows"] for cell in measurements])
+    backends = [
+        _fastest_backend(configs[0], width, n_rows) for width in candidate_widths for n_rows in candidate_rows
+    ]
     return next((backend for backend in backends if backend.name == TORCH), backends[0])
 
 
@@ -211,16 +213,16 @@ def _fastest_backend(config: RunConfig, width: int, rows: int) -> Backend:
     if measured is None:
         subject = f"native {name}" if algorithms else "native"
         return Backend(TORCH, f"{subject} was not measured on this kind of CPU ({cpu})")
-    cell = _find_cell(measured, width, rows)
-    if cell is None:
+    measurement = _find_measurement(measured, width, rows)
+    if measurement is None:
         sizes_asked = f"layers {width} wide, {rows:,} rows an update"
         return Backend(TORCH, f"native was not measured at such sizes ({sizes_asked})")
-    sizes = f"layers {cell['width']} wide, {cell['rows']:,} rows an update"
-    name = NATIVE if cell["ratio"] > 1.0 else TORCH
+    sizes = f"layers {measurement['width']} wide, {measurement['rows']:,} rows an update"
+    name = NATIVE if measurement["ratio"] > 1.0 else TORCH
     # environments in Python are no faster with native updates
     if name == NATIVE and not uses_native(config.env):
         return Backend(name, f"its updates were measured to be faster than torch's ({sizes})")
-    return Backend(name, f"native was measured at {cell['ratio']:g} times torch's speed ({sizes})")
+    return Backend(name, f"native was measured at {measurement['ratio']:g} times torch's speed ({sizes})")
 
 
 def native_refusal_message(obstacle: str) -> str:
@@ -270,7 +272,7 @@ def _table() -> dict[str, Any]:
     return table
 
 
-def _find_cell(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
+def _find_measurement(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
     """Return the smallest measured size that is at least as large, or None; larger sizes favour torch."""
     candidates = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
     return min(candidates, key=lambda cell: (cell["width"], cell["rows"]), default=None)

@@ -224,12 +224,12 @@ class Evaluator:
     @contextmanager
     def borrow_env(self) -> Iterator[gym.Env[Any, Any]]:
         """Lend one of the training environments, which continues afterwards (`settings.reuse_env`)."""
-        vec = self._require_reusable()
-        state = vec.state()
+        training_envs = self._require_reusable()
+        state = training_envs.state()
         try:
-            yield vec.envs[0]
+            yield training_envs.envs[0]
         finally:
-            vec.restore_after_loan(state)
+            training_envs.restore_after_loan(state)
 
     @property
     def training_objects(self) -> list[object]:
@@ -250,10 +250,12 @@ class Evaluator:
 
     def _require_reusable(self) -> SyncGymVecEnv:
         """Return the training environments; raise `ConfigError` if evaluations cannot use them."""
-        config, vec = self.eval_env_factory.config, self.training_envs
-        if not isinstance(vec, SyncGymVecEnv):
+        config, training_envs = self.eval_env_factory.config, self.training_envs
+        if not isinstance(training_envs, SyncGymVecEnv):
             obstacle = (
-                "has no training environments" if vec is None else f"is stepped by {type(vec).__name__}"
+                "has no training environments"
+                if training_envs is None
+                else f"is stepped by {type(training_envs).__name__}"
             )
             raise ConfigError(
                 f"eval.reuse_env=true: {config.id} {obstacle}, expected a Gymnasium environment in this "
@@ -270,7 +272,7 @@ class Evaluator:
                 f"eval.reuse_env=true: {config.id} differs in training, where by default a lost life ends "
                 "an episode; leave it out"
             )
-        return vec
+        return training_envs
 
     def _play(
         self,

@@ -63,7 +63,7 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
     def _input_state(self, state: Any, episode_start: Any, count: int) -> State:
         """Return a copy of the states for `count` observations, with zeros where an episode begins."""
         initial_state = self.initial_state(count)
-        starts = _starts(episode_start, count)
+        starts = _start_mask(episode_start, count)
         if state is None:
             return initial_state
         if is_masked(state):
@@ -81,7 +81,7 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
         return initial_state
 
 
-def _starts(episode_start: Any, count: int) -> NDArray[np.bool_]:
+def _start_mask(episode_start: Any, count: int) -> NDArray[np.bool_]:
     """Return `episode_start` as a mask of `count` rows; None: no episode begins."""
     if episode_start is None:
         return np.zeros(count, np.bool_)

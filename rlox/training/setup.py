@@ -51,7 +51,7 @@ COMMON_ARGUMENTS = {
 }  # arguments that every façade declares itself
 
 
-def _hint(name: str, known_names: Iterable[str]) -> str:
+def _argument_hint(name: str, known_names: Iterable[str]) -> str:
     """Return a hint for an unknown argument: what rlox has instead, or similar names."""
     if replacement := _FOREIGN_ARGUMENTS.get(name):
         return f"; here that is {replacement}"
@@ -75,7 +75,8 @@ def config_from_arguments(
     for name in options:
         if name not in known_arguments:
             raise UnknownNameError(
-                f"unknown argument '{name}' for {algo}{_hint(name, known_arguments | COMMON_ARGUMENTS)}"
+                f"unknown argument '{name}' for "
+                f"{algo}{_argument_hint(name, known_arguments | COMMON_ARGUMENTS)}"
             )
     name = env_name(env_id)
     env_options = _vec_env_count(env_id) if n_envs is None else {"n_envs": n_envs}

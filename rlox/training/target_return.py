@@ -53,8 +53,8 @@ def parse_target_return(target_return: Any) -> float | None:
     """Check a target return; raise `ConfigError` unless it is None or a finite number."""
     if target_return is None:
         return None
-    number = isinstance(target_return, (int, float, np.number)) and not isinstance(target_return, bool)
-    if not number or not np.isfinite(target_return):
+    is_number = isinstance(target_return, (int, float, np.number)) and not isinstance(target_return, bool)
+    if not is_number or not np.isfinite(target_return):
         raise ConfigError(f"target_return={target_return!r}: expected a finite number")
     return float(target_return)
 
@@ -101,8 +101,8 @@ class _ReturnConditionedPlayer:
         self._obs = np.zeros((n_slots, length, obs_size), np.float32)
         self._timesteps = np.zeros((n_slots, length), np.int64)
         shape = () if policy.is_discrete else (policy.n_outputs,)
-        kind = np.int64 if policy.is_discrete else np.float32
-        self._actions = np.zeros((n_slots, length, *shape), kind)
+        dtype = np.int64 if policy.is_discrete else np.float32
+        self._actions = np.zeros((n_slots, length, *shape), dtype)
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
         actor, slots, last_position = self._actor, np.arange(len(rows)), self._actor.context - 1

@@ -184,8 +184,8 @@ def _require_no_video(video: Path | None, render: bool) -> None:
 
 
 def _sample_row(prompts: Prompts, prompt: Prompt, tokens: Tensor, reward: float) -> dict[str, Any]:
-    prompt_text = prompts.text.decode(prompt.ids.numpy(), keep_after_eos=True)
-    completion_text = prompts.text.decode(tokens.numpy())
+    prompt_text = prompts.codec.decode(prompt.ids.numpy(), keep_after_eos=True)
+    completion_text = prompts.codec.decode(tokens.numpy())
     return {"prompt": prompt_text, "completion": completion_text, "reward": float(reward)}
 
 

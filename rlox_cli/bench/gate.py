@@ -82,9 +82,9 @@ def _judge_clock(
     noise = NOISE_STANDARD_ERRORS * math.hypot(old.log_error, new.log_error)
     bound, log_change = max(math.log1p(minimum_tolerance), noise), new.log_ratio - old.log_ratio
     tolerance = math.expm1(bound)
-    log_instructions = math.log(instructions[1] / instructions[0]) if instructions else 0.0
+    log_instruction_ratio = math.log(instructions[1] / instructions[0]) if instructions else 0.0
     is_cpu_clock = clock == CLOCKS[0]
-    does_more_work = log_instructions > math.log1p(minimum_tolerance) and is_cpu_clock
+    does_more_work = log_instruction_ratio > math.log1p(minimum_tolerance) and is_cpu_clock
     is_unexplained = (
         bool(instructions)
         and not does_more_work
@@ -94,7 +94,7 @@ def _judge_clock(
     if tolerance > MAX_TOLERANCE and instructions:
         state = SLOWER if does_more_work else NOISY
     elif log_change > bound or (
-        does_more_work and log_instructions <= log_change + bound
+        does_more_work and log_instruction_ratio <= log_change + bound
     ):  # the time is compatible with the instructions
         state = UNPROVEN if is_unexplained else SLOWER
     elif tolerance > MAX_TOLERANCE:

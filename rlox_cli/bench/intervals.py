@@ -89,8 +89,8 @@ def _spread(logs: NDArray[np.float64], draws: Sequence[NDArray[np.float64]]) -> 
     """
     if logs.size >= MIN_PASSES:
         return float(MAD_TO_STD * np.median(np.abs(logs - np.median(logs))))
-    between = float(np.var(logs, ddof=1)) if logs.size > 1 else 0.0
-    return float(np.sqrt(max(between, np.mean([np.var(each) for each in draws]))))
+    pass_variance = float(np.var(logs, ddof=1)) if logs.size > 1 else 0.0
+    return float(np.sqrt(max(pass_variance, np.mean([np.var(each) for each in draws]))))
 
 
 def _log_ratio(log_seconds: NDArray[np.float64]) -> NDArray[np.float64]:

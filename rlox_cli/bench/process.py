@@ -43,13 +43,17 @@ def run_request(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     With `mode=count` the process runs under callgrind. Raises `RloxError` if it dies or reports a failure.
     """
     with tempfile.TemporaryDirectory(prefix="rlox-bench-") as folder:
-        counts = Path(folder) / "counts"
+        counts_path = Path(folder) / "counts"
         command = [sys.executable, str(MEASURE_SCRIPT)]
         if request["mode"] == "count":
-            tool = ["--tool=callgrind", f"--callgrind-out-file={counts}", f"--dump-before={DUMP_FUNCTION}"]
+            tool = [
+                "--tool=callgrind",
+                f"--callgrind-out-file={counts_path}",
+                f"--dump-before={DUMP_FUNCTION}",
+            ]
             command = [str(find_valgrind()), *tool, *command]
         with (Path(folder) / "stderr").open("w+", encoding="utf-8", errors="replace") as stderr_file:
-            yield from _run_process(command, {**request, "counts": str(counts)}, stderr_file)
+            yield from _run_process(command, {**request, "counts": str(counts_path)}, stderr_file)
 
 
 def _run_process(

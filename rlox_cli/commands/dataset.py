@@ -100,10 +100,10 @@ def _require_consistent(args: Sequence[str]) -> None:
         unused_keys = {"sampled", "episodes", "trust", "json", *(f"env.{key}" for key in UNUSED_ENV_FIELDS)}
         _require_allowed(keys, keys.keys() - unused_keys - CONVERT_KEYS, "policy=random")
     elif action == "make":
-        env = {key for key in keys if key.split(".")[0] == "env"}
+        env_keys = {key for key in keys if key.split(".")[0] == "env"}
         _require_allowed(
             keys,
-            keys.keys() - env - {"json"} - CONVERT_KEYS,
+            keys.keys() - env_keys - {"json"} - CONVERT_KEYS,
             f"policy={policy}, which has its environment",
         )
         quality = keys.get("quality", "")

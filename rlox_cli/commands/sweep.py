@@ -17,12 +17,12 @@ SHOW_FLAGS = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
 
 def _run(call: Call) -> int:
     from rlox_cli.search.options import expand_call
-    from rlox_cli.training import train_many, train_one
+    from rlox_cli.training import train, train_many
 
     show_flags = SHOW_FLAGS & {arg.split("=")[0] for arg in call.args}
     if not show_flags:
         return train_many(call)
-    return train_one(replace(call, args=split_sweep_options(expand_call(call))[1]))
+    return train(replace(call, args=split_sweep_options(expand_call(call))[1]))
 
 
 COMMAND = Command(

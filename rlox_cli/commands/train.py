@@ -68,12 +68,12 @@ def _train_or_resume(call: Call) -> int:
 
         return resume_run(call)
     from rlox_cli.search import options
-    from rlox_cli.training import MULTIRUN, train_one
+    from rlox_cli.training import MULTIRUN_FLAGS, train
 
-    if not set(MULTIRUN) & set(call.args):
+    if not set(MULTIRUN_FLAGS) & set(call.args):
         options.refuse_search_options(call.args)
         sweep_options.refuse_sweep_options(call.args)
-    return train_one(call)
+    return train(call)
 
 
 def resume_arguments(args: list[str]) -> list[str]:

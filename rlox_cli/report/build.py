@@ -29,12 +29,12 @@ def report(config: ReportConfig) -> int:
     expected = compare.load_expected(expand_path(config.expected)) if config.expected else None
     all_runs = group_runs(_read_all(config))
     results = Computer(all_runs, config.normalize, config.ranges, config.resamples, config.seed).results()
-    figures_document = compare.report_document(_title(config), results)
-    verdicts = compare.verdicts(expected, figures_document) if expected is not None else None
+    document = compare.report_document(_title(config), results)
+    verdicts = compare.verdicts(expected, document) if expected is not None else None
     report_page = sections.make_page(_title(config), all_runs, results, verdicts)
     _make_dirs(out)
     write_text(out / "report.html", page.render_page(report_page))
-    write_json(out / "report.json", figures_document)
+    write_json(out / "report.json", document)
     for section in report_page.sections:
         for table in section.tables:
             write_text(out / "tables" / f"{table.name}.md", to_markdown(table))

@@ -14,7 +14,7 @@ import numpy as np
 from rlox import statistics
 from rlox.configs import nearest
 from rlox.errors import ConfigError
-from rlox_cli.report.records import AXIS_LABELS, PARTS, TRAINING, Array, Curve, Run
+from rlox_cli.report.records import AXIS_LABELS, TIMED_PARTS, TRAINING, Array, Curve, Run
 from rlox_cli.report.results import (
     Aggregate,
     Band,
@@ -215,8 +215,8 @@ class Computer:
 
     def _efficiency(self, style_indices: Mapping[str, int]) -> tuple[list[Band], str]:
         """Compute the IQM over all tasks while learning, if there are several, and the unit of its steps."""
-        cells_of = [c for c in self.study.cells if c.counted_runs and self.scale.contains(c.task)]
-        cells_by_method = {m: [c for c in cells_of if c.method == m] for m in style_indices}
+        scored_cells = [c for c in self.study.cells if c.counted_runs and self.scale.contains(c.task)]
+        cells_by_method = {m: [c for c in scored_cells if c.method == m] for m in style_indices}
         cells_by_method = {method: cells for method, cells in cells_by_method.items() if cells}
         all_cells = [cell for cells in cells_by_method.values() for cell in cells]
         if len({cell.task for cell in all_cells}) < MIN_POINTS:
@@ -293,19 +293,19 @@ def _make_scale(study: Study, normalize: str, ranges: Mapping[str, Any]) -> Scal
     for task in tasks:
         task_scores = np.concatenate([cell.scores for cell in study.cells if cell.task == task])
         ranges_by_task.setdefault(task, (float(task_scores.min()), float(task_scores.max())))
-    ends = {task: (low, high) for task, (low, high) in ranges_by_task.items() if high > low}
+    usable_ranges = {task: (low, high) for task, (low, high) in ranges_by_task.items() if high > low}
     parts = [
         f"{task} {format_number(low)} to {format_number(high)}"
         + " by ranges=" * (0 < len(user_tasks) < len(tasks) and task in user_tasks)
-        for task, (low, high) in ends.items()
+        for task, (low, high) in usable_ranges.items()
     ]
     parts += [
         f"{task} is left out: its runs all score {format_number(low)}; ranges.{slug(task)} gives it a scale"
         for task, (low, _) in ranges_by_task.items()
-        if task not in ends
+        if task not in usable_ranges
     ]
     source_text = "by ranges=" if len(user_tasks) == len(tasks) else "each task's lowest and highest run"
-    return Scale(ends, f"scores from 0 to 1 ({source_text}: {', '.join(parts)})", True)
+    return Scale(usable_ranges, f"scores from 0 to 1 ({source_text}: {', '.join(parts)})", True)
 
 
 def _cells_by_panel(study: Study, style_indices: Mapping[str, int]) -> dict[tuple[str, str], list[Cell]]:
@@ -353,7 +353,7 @@ def _time_breakdowns(cells: Sequence[Cell]) -> Iterator[TimeBreakdown]:
         if not timed_runs:
             continue
         total = sum(run.seconds["total"] for run in timed_runs) / len(timed_runs)
-        parts = {p: sum(run.seconds.get(p, 0.0) for run in timed_runs) / len(timed_runs) for p in PARTS}
+        parts = {p: sum(run.seconds.get(p, 0.0) for run in timed_runs) / len(timed_runs) for p in TIMED_PARTS}
         parts["rest"] = max(0.0, total - sum(parts.values()))
         rates = [run.rate for run in timed_runs if run.rate is not None]
         rate = IntervalEstimate(sum(rates) / len(rates), min(rates), max(rates)) if rates else None

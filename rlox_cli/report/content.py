@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rlox.runs.progress import unit_label
 from rlox_cli.report.figures import Bar, Figure, Line, Panel, Row
-from rlox_cli.report.records import AXIS_LABELS, PARTS
+from rlox_cli.report.records import AXIS_LABELS, TIMED_PARTS
 from rlox_cli.report.results import Band, CellResult, Results, TimeBreakdown
 from rlox_cli.report.study import Study, format_setting, varying_keys
 from rlox_cli.report.tables import MISSING_TEXT, Table, Value
@@ -202,11 +202,19 @@ def efficiency_figure(results: Results, style_indices: dict[str, int]) -> Figure
 def time_table(results: Results) -> Table:
     """Build the table of seconds: a row for each method on each task."""
     rows: list[list[Value]] = [
-        [t.method, t.task, t.n, *map(t.parts.get, (*PARTS, "rest")), t.total, t.rate, unit_label(t.unit)]
+        [
+            t.method,
+            t.task,
+            t.n,
+            *map(t.parts.get, (*TIMED_PARTS, "rest")),
+            t.total,
+            t.rate,
+            unit_label(t.unit),
+        ]
         for t in results.times
     ]
     columns = (
-        "method", "task", "n", *(f"{part} s" for part in (*PARTS, "rest")), "total s",
+        "method", "task", "n", *(f"{part} s" for part in (*TIMED_PARTS, "rest")), "total s",
         "per second [slowest, fastest]", "counting",
     )  # fmt: skip
     caption = (

@@ -54,13 +54,13 @@ def draw_figure(figure: Figure) -> Drawing:
 
     count = len(figure.panels)
     columns = min(COLUMNS, count)
-    lines = math.ceil(count / columns)
+    panel_rows = math.ceil(count / columns)
     rows = max(len(panel.rows) or len(panel.bars) for panel in figure.panels)
     height = FRAME_HEIGHT + ROW_HEIGHT * rows if rows else HEIGHT
     with matplotlib.rc_context({"svg.hashsalt": "rlox", "font.size": 9}):
-        sheet = Sheet(figsize=(WIDTH * columns, height * lines + 0.4), dpi=120, layout="constrained")
+        sheet = Sheet(figsize=(WIDTH * columns, height * panel_rows + 0.4), dpi=120, layout="constrained")
         FigureCanvasAgg(sheet)
-        grid = sheet.subplots(lines, columns, squeeze=False).ravel()
+        grid = sheet.subplots(panel_rows, columns, squeeze=False).ravel()
         for axes, panel in zip(grid, figure.panels, strict=False):
             _draw_panel(axes, panel)
         for axes in grid[count:]:

@@ -133,8 +133,8 @@ def _read_folder(folder: Path, files: list[str], source: LogSource) -> Iterator[
 
 def _identify(series: Series, source: LogSource) -> tuple[str, str, int | None]:
     """Return environment, algorithm and seed: from the options, else the file, else the run's name."""
-    by_name = _match_pattern(series.name, source) if source.pattern else _guess_from_name(series.name)
-    fields = by_name | {key: value for key, value in series.metadata.items() if value}
+    name_fields = _match_pattern(series.name, source) if source.pattern else _guess_from_name(series.name)
+    fields = name_fields | {key: value for key, value in series.metadata.items() if value}
     env = source.env or fields.get("env", "")
     if not env:
         raise ConfigError(

@@ -84,14 +84,14 @@ def read_events(folder: Path, name: str, tag: str, kind: str) -> Series:
     log.Reload()
     tags_by_kind = log.Tags()
 
-    def values(column: str) -> dict[float, float]:
+    def read_column(column: str) -> dict[float, float]:
         if column in tags_by_kind["scalars"]:
             return _points((e.step, e.value) for e in log.Scalars(column))
         arrays = ((e.step, tensors.make_ndarray(e.tensor_proto)) for e in log.Tensors(column))
         return _points((step, array.item()) for step, array in arrays if array.size == 1)
 
     tags = [*tags_by_kind["scalars"], *tags_by_kind["tensors"]]
-    return _read_columns(Series(name, folder, "TensorBoard"), tags, values, tag, kind)
+    return _read_columns(Series(name, folder, "TensorBoard"), tags, read_column, tag, kind)
 
 
 def read_evaluations(path: Path, name: str) -> Series:
@@ -169,13 +169,15 @@ def _read_wandb(
 def _read_rows(
     series: Series, rows: list[dict[str, str]], step: str, columns: list[str], value_column: str, kind: str
 ) -> Series:
-    def values(column: str) -> dict[float, float]:
+    def read_column(column: str) -> dict[float, float]:
         return _points((_float(row.get(step)), _float(row.get(column))) for row in rows)
 
-    return _read_columns(series, columns, values, value_column, kind)
+    return _read_columns(series, columns, read_column, value_column, kind)
 
 
-def _read_columns(series: Series, columns: list[str], values: Any, value_column: str, kind: str) -> Series:
+def _read_columns(
+    series: Series, columns: list[str], read_column: Any, value_column: str, kind: str
+) -> Series:
     """Return the series with the returns from its columns: `value_column` if given, else the known names."""
     if value_column and value_column not in columns:
         raise ConfigError(
@@ -191,7 +193,7 @@ def _read_columns(series: Series, columns: list[str], values: Any, value_column:
             f"{series.path}: no known column of returns among {', '.join(columns[:8]) or 'nothing'}; "
             f"name them with baseline.NAME={{path: {series.path}, value: COLUMN}}"
         )
-    points = values(training_column) if training_column else {}
+    points = read_column(training_column) if training_column else {}
     if training_column in EPISODE_COLUMNS:
         points = _moving_mean(points)
     column_text = (
@@ -202,7 +204,7 @@ def _read_columns(series: Series, columns: list[str], values: Any, value_column:
     ):
         return replace(series, evaluations=points)
     return replace(
-        series, evaluations=values(evaluation_column) if evaluation_column else {}, training=points
+        series, evaluations=read_column(evaluation_column) if evaluation_column else {}, training=points
     )
 
 

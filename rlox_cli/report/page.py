@@ -211,10 +211,10 @@ def _table(table: Table, section: Section) -> Iterator[str]:
     yield f'</tbody></table></div><p class="caption">{_escape(table.caption)}</p>'
 
 
-def _cell(value: Value, numeric: bool) -> str:
+def _cell(value: Value, is_numeric: bool) -> str:
     text = format_value(value)
-    classes = ["number"] if numeric else []
-    classes += ["long"] if len(text) > LONG_TEXT and not numeric else []
+    classes = ["number"] if is_numeric else []
+    classes += ["long"] if len(text) > LONG_TEXT and not is_numeric else []
     classes += [text] if text in ("agrees", "differs") else []
     class_attribute = f' class="{" ".join(classes)}"' if classes else ""
     number = sort_key(value)

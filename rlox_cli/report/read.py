@@ -88,11 +88,11 @@ def read_run(folder: Path, label: str = "") -> Run:
     rows, unreadable_lines = _read_rows(folder / "metrics.jsonl")
     state, score = _state(folder, status), finite_number(result.get("score"))
     has_no_evaluation = not result.get("episodes") and result.get("score") is None
-    final = finite_number(result.get(unit))
-    step = final if final is not None else finite_number(status.get("step"))
+    final_step = finite_number(result.get(unit))
+    step = final_step if final_step is not None else finite_number(status.get("step"))
     evaluations = _points(rows, unit, "eval/return_mean")
-    if final is not None and score is not None:
-        evaluations = {s: v for s, v in evaluations.items() if s < final} | {final: score}
+    if final_step is not None and score is not None:
+        evaluations = {s: v for s, v in evaluations.items() if s < final_step} | {final_step: score}
     training = finite_number(result.get("train_return_last100"))
     seconds = {k: v for k, v in _numbers(result.get("seconds")).items() if v is not None}
     run = config.get("run")

@@ -18,7 +18,7 @@ MAX_POINTS = 400  # of one curve of one run: as many as a figure can show
 
 FINAL, LAST, TRAINING = "final evaluation", "last evaluation", "training return"
 AXIS_LABELS = {"env_steps": "environment steps", "updates": "updates", "samples": "samples"}
-PARTS = ("collect", "update", "evaluate")
+TIMED_PARTS = ("collect", "update", "evaluate")
 LOSS_PREFIX = "loss/"  # prefix of the names of losses
 # Metrics that figures show besides losses.
 MEASURES = ("policy/entropy", "policy/approx_kl", "policy/kl", "value/explained_variance")

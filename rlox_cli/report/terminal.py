@@ -66,7 +66,7 @@ def _cell_line(result: CellResult) -> str:
     return f"{cell.method} on {cell.task}: {result.iqm} ({count_text(n, 'run')})"
 
 
-def _truncate(cell_lines: list[str]) -> Iterator[str]:
-    yield from cell_lines[:MAX_LINES]
-    if len(cell_lines) > MAX_LINES:
-        yield f"  and {len(cell_lines) - MAX_LINES:,} more, in the report"
+def _truncate(lines: list[str]) -> Iterator[str]:
+    yield from lines[:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        yield f"  and {len(lines) - MAX_LINES:,} more, in the report"

@@ -104,8 +104,8 @@ def _values_figure(key: str, title: str, trials: Sequence[Trial], keys: Sequence
         if (values := _numbers(trials, name)) is not None:
             low, high = float(values.min()), float(values.max())
             line = Line(name, 0, values, scores, is_joined=False)
-            wide = low > 0 and high >= LOG_SCALE_RATIO * low
-            panels.append(Panel(name, name, "score", lines=[line], is_log=wide))
+            is_wide = low > 0 and high >= LOG_SCALE_RATIO * low
+            panels.append(Panel(name, name, "score", lines=[line], is_log=is_wide))
     caption = "Points: trials. The sampler tries good values more often, so points are not spread evenly."
     return Figure(f"{key}_values", title, caption, panels, is_by_method=False)
 

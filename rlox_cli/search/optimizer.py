@@ -115,11 +115,11 @@ class Optimizer:
             self.study.tell(trial.number, state=TrialState.FAIL)
         return len(running)
 
-    def next_positions(self, jobs: int) -> list[int]:
+    def next_positions(self, n_jobs: int) -> list[int]:
         """Return the positions to ask next; batches begin at multiples of `jobs`, also after a kill."""
         taken_positions = {trial.user_attrs[POSITION_ATTRIBUTE] for trial in counted_trials(self.study)}
         free_positions = [p for p in range(self.options.n_trials) if p not in taken_positions]
-        return [p for p in free_positions if p // jobs == free_positions[0] // jobs]
+        return [p for p in free_positions if p // n_jobs == free_positions[0] // n_jobs]
 
     def ask(self, position: int, space: Mapping[str, BaseDistribution], constant_liar: bool) -> Trial:
         """Ask for the trial at a position: repeat one that was killed there, else get a new one."""

@@ -32,7 +32,7 @@ SEARCH_ONLY_PREFIXES = (
     "hydra.mode",
     "sweep.",
 )
-MULTIRUN = ("-m", "--multirun")
+MULTIRUN_FLAGS = ("-m", "--multirun")
 
 
 def finish_search(plan: SearchPlan, outcomes: Sequence[dict[str, Any]], command_line: Sequence[str]) -> int:
@@ -92,7 +92,11 @@ def trial_command(plan: SearchPlan, params: Mapping[str, Any], command_line: Seq
 
 def _is_search_only(argument: str, searched: set[str]) -> bool:
     key = argument.lstrip("+~").partition("=")[0]
-    return argument in MULTIRUN or key in (*searched, "seed", SEARCH) or key.startswith(SEARCH_ONLY_PREFIXES)
+    return (
+        argument in MULTIRUN_FLAGS
+        or key in (*searched, "seed", SEARCH)
+        or key.startswith(SEARCH_ONLY_PREFIXES)
+    )
 
 
 def _write_best(plan: SearchPlan, best: FrozenTrial, command_line: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from rlox_cli.schema import Key, is_below_open_key
 from rlox_cli.search.optimizer import require_optuna
 from rlox_cli.search.options import TARGET, options_from_node
 from rlox_cli.search.settings import SEARCH, SearchOptions
-from rlox_cli.search.space import Dimension, Space, is_integer_type, plain_value, read_space
+from rlox_cli.search.space import Dimension, SearchSpace, is_integer_type, plain_value, read_space
 from rlox_cli.sweep import SweepPlan
 from rlox_cli.variants import VariantSource
 
@@ -42,7 +42,7 @@ class SearchPlan(SweepPlan):
     """A checked search."""
 
     options: SearchOptions
-    space: Space
+    space: SearchSpace
     base: RunConfig  # a run without the searched values
     corner_configs: list[RunConfig]  # runs at the ends of the space
     n_jobs: int  # trials at a time
@@ -77,9 +77,9 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
     options = options_from_node({str(k): v for k, v in node.items()})
     space = _read_master_space(app, master, node.get("params") or {})
     base, space = _check_space(app, master, space)
-    launcher = OmegaConf.select(master, "hydra.launcher.workers")
+    launcher_workers = OmegaConf.select(master, "hydra.launcher.workers")
     corners = list(_corner_configs(app, master, space)) or [base]
-    validate.require_rule_used([base, *corners], space.fixed_overrides)
+    validate.require_normalize_rule_used([base, *corners], space.fixed_overrides)
     recorded_backends = sweep_backend.read_backends(folder)
     spaces = sweep_backend.SpacesCache()(base)
     backends = sweep_backend.decide_backends_between(folder, recorded_backends, corners, spaces)
@@ -91,13 +91,13 @@ def search_plan(app: Hydra, master: DictConfig, folder: Path) -> SearchPlan:
         space,
         base,
         corners,
-        options.n_jobs or int(launcher or 1),
+        options.n_jobs or int(launcher_workers or 1),
         backends=backends,
         recorded_backends=recorded_backends,
     )
 
 
-def _corner_configs(app: Hydra, master: DictConfig, space: Space) -> Iterator[RunConfig]:
+def _corner_configs(app: Hydra, master: DictConfig, space: SearchSpace) -> Iterator[RunConfig]:
     """Yield the configurations of runs at the ends of a space.
 
     All values are at their lowest, all at their highest, or one is at an end (or any choice) and the others
@@ -106,9 +106,9 @@ def _corner_configs(app: Hydra, master: DictConfig, space: Space) -> Iterator[Ru
     compose = grid.Composer(app, master)
     groups = [d for d in space.dimensions if d.name in GROUPS]
     value_dimensions = [d for d in space.dimensions if d.name not in GROUPS]
-    lowest_values = {d.name: d.end_values[0] for d in value_dimensions}
-    corners = [lowest_values, {d.name: d.end_values[-1] for d in value_dimensions}]
-    corners += [lowest_values | {d.name: end} for d in value_dimensions for end in d.end_values]
+    lowest_values = {d.name: d.extreme_values[0] for d in value_dimensions}
+    corners = [lowest_values, {d.name: d.extreme_values[-1] for d in value_dimensions}]
+    corners += [lowest_values | {d.name: end} for d in value_dimensions for end in d.extreme_values]
     for group_choices in itertools.product(*(d.choices for d in groups)):
         options = {d.name: choice for d, choice in zip(groups, group_choices, strict=True)}
         for corner in corners:
@@ -117,19 +117,19 @@ def _corner_configs(app: Hydra, master: DictConfig, space: Space) -> Iterator[Ru
                 yield validate.run_config(compose(job))
 
 
-def _read_master_space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -> Space:
+def _read_master_space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -> SearchSpace:
     task_overrides = OmegaConf.to_container(master.hydra.overrides.task, resolve=False)
     assert isinstance(task_overrides, list)
     parameter_overrides = [f"{key}={value}" for key, value in params.items()]
     parser = OverridesParser.create(config_loader=app.config_loader)
     space = read_space(parser.parse_overrides([*parameter_overrides, *map(str, task_overrides)]))
     # as typed overrides do, these displace values of a preset that contradict them
-    all_overrides = [*space.fixed_overrides, *(d.override(d.end_values[0]) for d in space.dimensions)]
+    all_overrides = [*space.fixed_overrides, *(d.override(d.extreme_values[0]) for d in space.dimensions)]
     displaced = displaced_defaults(all_overrides, list(VariantSource.current_folders))
     return replace(space, fixed_overrides=(*space.fixed_overrides, *displaced))
 
 
-def _check_space(app: Hydra, master: DictConfig, space: Space) -> tuple[RunConfig, Space]:
+def _check_space(app: Hydra, master: DictConfig, space: SearchSpace) -> tuple[RunConfig, SearchSpace]:
     """Return the base, and the space with dimensions that follow the types of their keys."""
     groups = [d for d in space.dimensions if d.name in GROUPS]
     configs: list[RunConfig] = []
@@ -185,7 +185,7 @@ def _typed_dimension(dimension: Dimension, keys: Iterable[Key], data: dict[str, 
         if dimension.low % 1 or dimension.high % 1 or (dimension.step or 1) % 1:
             raise ConfigError(f"{dimension.source_text}: {dimension.name} takes whole numbers")
         dimension = replace(dimension, is_integer=True, low=int(dimension.low), high=int(dimension.high))
-    for end in dimension.end_values:
+    for end in dimension.extreme_values:
         _require_valid(dimension, end, data)
     return dimension
 

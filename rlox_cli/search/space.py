@@ -44,7 +44,7 @@ class Dimension:
     choices: tuple[str, ...] = ()  # each as the text after `=` in an override
 
     @property
-    def end_values(self) -> list[Any]:
+    def extreme_values(self) -> list[Any]:
         """All choices, or else the lowest and the highest value."""
         return list(self.choices) or [self.low, self.high]
 
@@ -75,7 +75,7 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Space:
+class SearchSpace:
     """A search space: fixed overrides, searched dimensions, seeds; a trial's score is the mean over seeds."""
 
     fixed_overrides: tuple[str, ...]
@@ -88,7 +88,7 @@ class Space:
         return [*self.fixed_overrides, *value_overrides, f"{SEED}={seed}"]
 
 
-def read_space(overrides: Iterable[Override]) -> Space:
+def read_space(overrides: Iterable[Override]) -> SearchSpace:
     """Read a space from overrides, of which later ones win; raise `ConfigError` if none varies."""
     last_overrides = {override.key_or_group: override for override in overrides}
     fixed_overrides: list[str] = []
@@ -108,7 +108,7 @@ def read_space(overrides: Iterable[Override]) -> Space:
             "the search varies nothing; name a space (search=ppo) or say what to vary, e.g.\n"
             "  'algo.learning_rate=tag(log,interval(1e-5,1e-2))'"
         )
-    return Space(tuple(fixed_overrides), tuple(dimensions), seeds)
+    return SearchSpace(tuple(fixed_overrides), tuple(dimensions), seeds)
 
 
 def plain_value(text: str) -> Any:
@@ -121,8 +121,8 @@ def plain_value(text: str) -> Any:
 
 def is_integer_type(hint: Any) -> bool:
     """Return whether a field's type takes integers and no other numbers."""
-    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    types_in_hint = typing.get_args(hint) if union else (hint,)
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    types_in_hint = typing.get_args(hint) if is_union else (hint,)
     return int in types_in_hint and float not in types_in_hint
 
 

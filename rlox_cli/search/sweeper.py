@@ -90,7 +90,7 @@ class OptunaSweeper(Sweeper):
         """Search until there are `search.n_trials` trials."""
         if self.plan.is_dry_run:
             sweep_backend.record_backends(self.folder, self.plan.backends)
-            values = {d.name: d.end_values[0] for d in self.plan.space.dimensions}
+            values = {d.name: d.extreme_values[0] for d in self.plan.space.dimensions}
             self._launcher.launch([self.plan.space.job_overrides(values, self.plan.space.seeds[0])], 0)
             return
         if self.plan.options.storage is not None:  # an unavailable storage leaves no folder behind
@@ -101,7 +101,7 @@ class OptunaSweeper(Sweeper):
             self.study = open_study(self.plan.options, self.folder, create=True)
             require_same_search(self.study, self.plan)
             sweep_backend.record_backends(self.folder, self.plan.backends)
-            self.names = sweep_backend.read_backends(self.folder)
+            self.backend_names = sweep_backend.read_backends(self.folder)
             self.optimizer = Optimizer(self.study, self.plan.options, self.folder)
             self.optimizer.fail_abandoned()
             self.plan.state.has_started = True
@@ -142,7 +142,7 @@ class OptunaSweeper(Sweeper):
         for job in jobs:
             try:
                 composed = self._loader.load_sweep_config(self._config, job)
-                config = sweep_backend.apply_backend(validate.run_config(composed), self.names)
+                config = sweep_backend.apply_backend(validate.run_config(composed), self.backend_names)
                 identities.append(identity(config))
             except ConfigError as error:  # each value is valid, but the combination is not
                 outcomes.append(_failed_outcome(str(error)))

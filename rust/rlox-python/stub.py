@@ -35,16 +35,16 @@ def document(body: list[ast.stmt], owner: object) -> None:
             document(node.body, member)
         if doc:
             text = ast.Expr(ast.Constant(doc))
-            hollow = [item for item in node.body if not is_ellipsis(item)]
-            node.body = [text, *hollow]
+            rest = [item for item in node.body if not is_ellipsis(item)]
+            node.body = [text, *rest]
 
 
 def is_ellipsis(node: ast.stmt) -> bool:
     """True for a statement `...` in the place of a body."""
-    return isinstance(node, ast.Expr) and stands_for(node.value)
+    return isinstance(node, ast.Expr) and is_ellipsis_value(node.value)
 
 
-def stands_for(node: ast.expr | None) -> bool:
+def is_ellipsis_value(node: ast.expr | None) -> bool:
     """True for a `...`."""
     return isinstance(node, ast.Constant) and node.value is ...
 
@@ -64,14 +64,14 @@ def fill_defaults(body: list[ast.stmt], owner: object) -> None:
             fill(node.args, known_defaults(called), f"{getattr(owner, '__name__', '')}.{node.name}")
 
 
-def known_defaults(called: object) -> dict[str, object]:
+def known_defaults(function: object) -> dict[str, object]:
     """The defaults of a callable of the extension; properties and the like have none."""
-    if isinstance(called, classmethod | staticmethod):
-        called = called.__func__
-    if not callable(called):
+    if isinstance(function, classmethod | staticmethod):
+        function = function.__func__
+    if not callable(function):
         return {}
     try:
-        parameters = inspect.signature(called).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except ValueError:
         return {}
     return {p.name: p.default for p in parameters if p.default is not p.empty}
@@ -84,14 +84,14 @@ def fill(arguments: ast.arguments, known: dict[str, object], where: str) -> None
         (arguments.kwonlyargs, arguments.kw_defaults),
     ):
         names = [argument.arg for argument in kind][len(kind) - len(defaults) :]
-        for at, (name, default) in enumerate(zip(names, defaults, strict=True)):
+        for index, (name, default) in enumerate(zip(names, defaults, strict=True)):
             if default is None:
                 continue
-            if not stands_for(default):
+            if not is_ellipsis_value(default):
                 sys.exit(f"{SIGNATURES.name}: {where} repeats the default of {name}; write `...`")
             if name not in known:
                 sys.exit(f"{SIGNATURES.name}: {where} has a default of {name}, the extension has none")
-            defaults[at] = ast.Constant(known[name])
+            defaults[index] = ast.Constant(known[name])
 
 
 def render(core: ModuleType) -> str:

@@ -64,8 +64,8 @@ def sac(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays
     noise = given(np.stack([batches["noise_obs"], batches["noise_next"]], 1))
     learner = SACLearner(policy.to(dtype), make(SACConfig, settings), target, noise)
     taps = {
-        "actor": Tap(learner.actor, prefix="actor."),
-        "critic": Tap(learner.critic, prefix="critic."),
+        "actor": Tap(learner.actor_optimizer, prefix="actor."),
+        "critic": Tap(learner.critic_optimizer, prefix="critic."),
         "temperature": Tap(learner.temperature.optimizer, prefix="temperature."),  # type: ignore[attr-defined]
     }
     rows = [merged(learner, taps, batch, case, i, dtype) for i, batch in enumerate(each(batches))]
@@ -81,8 +81,8 @@ def td3(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays
     noise = given(batches["noise_target"].astype(np.float64) / deviation)
     learner = TD3Learner(policy.to(dtype), make(TD3Config, settings), noise)
     taps = {
-        "actor": Tap(learner.actor, prefix="actor."),
-        "critic": Tap(learner.critic, prefix="critic."),
+        "actor": Tap(learner.actor_optimizer, prefix="actor."),
+        "critic": Tap(learner.critic_optimizer, prefix="critic."),
     }
     rows = [merged(learner, taps, batch, case, i, dtype) for i, batch in enumerate(each(batches))]
     final = {"actor": learner.target_actor.module, "critic": learner.target_critic.module}

@@ -239,7 +239,7 @@ def test_an_a2c_update_of_the_native_engine_equals_torchs(rule: str) -> None:
         policy, loss = case.policy, case.loss
         made = Adam(policy, LEARNING_RATE) if rule == "adam" else None
         optimizer = made or RMSprop(policy, LEARNING_RATE, eps=0.01, tf_like=rule == "tf_like")
-        vectors = [optimizer.vector, *(optimizer.moment(name) for name in optimizer.moments)]
+        vectors = [optimizer.vector, *(optimizer.moment(name) for name in optimizer.moment_names)]
         starts = [vector.numpy().copy() for vector in vectors]
         log_probs, entropy, values = policy.evaluate_actions(case.seen, case.actions)
         advantages = standardize(case.advantages) if case.standardized else case.advantages

@@ -109,10 +109,10 @@ def test_a_head_takes_each_choice_from_what_a_mask_allows(space: Any, seed: int)
     begins = np.cumsum((0, *codec.choices))
     for begin, end in pairwise(begins):
         mask[rng.integers(begin, end)] = 1
-    assert not form.empty_message(form.row(mask))
+    assert not form.empty_message(form.to_rows(mask))
     head = FactoredHead(codec.choices, codec.box_dim)
     outputs = torch.from_numpy(rng.normal(size=(1, head.size)).astype(np.float32))
-    outputs[:, : head.logits][:, torch.from_numpy(mask == 0)] = -1e30
+    outputs[:, : head.n_logits][:, torch.from_numpy(mask == 0)] = -1e30
     for row in (head.mode(outputs), head.sample(outputs, torch.Generator().manual_seed(seed))):
         taken = row[0, : len(codec.choices)].long().numpy()
         assert mask[begins[:-1] + taken].all()

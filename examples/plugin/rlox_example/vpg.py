@@ -2,7 +2,7 @@
 
 import torch
 
-from rlox.algorithms.on_policy import on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy_run
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam
 from rlox.runs.algorithm import Algorithm
@@ -41,7 +41,7 @@ class VPGLearner(PolicyLearner):
 
 def make(config, tools):
     """Make the components of a run."""
-    return on_policy_parts(config, tools, lambda policy: VPGLearner(policy, config.algo))
+    return build_on_policy_run(config, tools, lambda policy: VPGLearner(policy, config.algo))
 
 
 class VPG(Algorithm):

@@ -52,7 +52,7 @@ def _locate_mask(subject: Subject, driver: EnvDriver) -> None:
     subject.mask_location = subject.mask_location.locate(driver.env, observation, info)
     if subject.mask_location.source != "none":
         subject.mask_location.require_choices(subject.action_space)
-        mask = driver.mask(observation, info)
+        mask = driver.read_mask(observation, info)
         if mask is None:
             subject.report.stop("mask-missing", subject.mask_location.missing_message(is_configured))
         problem = subject.mask_location.find_problem(mask, subject.action_space)
@@ -74,7 +74,7 @@ def _extreme_actions(subject: Subject) -> Iterator[Any]:
 
 
 def _is_allowed(subject: Subject, driver: EnvDriver, action: Any, observation: Any, info: Any) -> bool:
-    mask = driver.mask(observation, info)
+    mask = driver.read_mask(observation, info)
     return mask is None or is_equal(
         subject.mask_location.allowed_action(mask, subject.action_space, action), action
     )

@@ -95,10 +95,10 @@ def _child_count() -> int:
     return count
 
 
-def _is_running(process: str) -> bool:
+def _is_running(pid: str) -> bool:
     """Tell whether a process runs; an ended one stays listed until it is reaped."""
     try:
-        stat = Path("/proc", process, "stat").read_text()
+        stat = Path("/proc", pid, "stat").read_text()
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] not in "ZX"

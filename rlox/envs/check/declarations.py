@@ -40,7 +40,7 @@ def check_declarations(subject: Subject) -> None:
     subject.action_space = copy.deepcopy(env.action_space)
     subject.n_frames = stacked_frames(env)
     _check_algorithms(subject)
-    _check_reset(subject.report, env)
+    _check_reset_signature(subject.report, env)
     _check_actions(subject.report, env.action_space)
     _check_observations(subject, env.observation_space)
     _compare_copies(subject, env)
@@ -62,7 +62,7 @@ def _require_space(report: Report, env: Any, name: str) -> None:
         )
 
 
-def _check_reset(report: Report, env: Any) -> None:
+def _check_reset_signature(report: Report, env: Any) -> None:
     """Check that the environment's own reset accepts the arguments that wrappers pass."""
     parameters: Any = {}
     with suppress(TypeError, ValueError):
@@ -93,14 +93,14 @@ def _check_actions(report: Report, space: Any) -> None:
 def _check_box(report: Report, box: spaces.Box, label: str) -> None:
     low, high = box.low, box.high
     with np.errstate(over="ignore"):
-        bounded = bool(np.isfinite(high - low).all()) if box.dtype.kind == "f" else True
+        is_bounded = bool(np.isfinite(high - low).all()) if box.dtype.kind == "f" else True
     if box.dtype.kind != "f":
         report.warning(
             "actions-whole",
             f"{label} are a Box of {box.dtype}, expected float32: policies of a Box give real numbers, "
             "which are rounded to integers; use MultiDiscrete, or Discrete",
         )
-    elif not bounded:
+    elif not is_bounded:
         report.warning(
             "actions-unbounded",
             f"{label} {short_repr(box)} have infinite bounds or an infinite width, expected finite ones: "

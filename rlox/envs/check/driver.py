@@ -13,7 +13,7 @@ from rlox.envs.check.subject import Subject
 from rlox.envs.check.values import short_repr
 from rlox.importing import describe_error
 
-__all__ = ["EnvDriver", "MaskFilter", "StepResult", "TraceStep", "flag_message", "trace"]
+__all__ = ["EnvDriver", "MaskFilter", "StepResult", "TraceStep", "flag_message", "record_trace"]
 
 TRACE_EPISODES, TRACE_EPISODE_STEPS = 3, 40  # limits of a trace
 FLAG_MEANINGS = {
@@ -113,10 +113,12 @@ class EnvDriver:
                 "in Gym)",
             )
         step = StepResult(*result)
-        self.is_running = not (self._flag("terminated", step) or self._flag("truncated", step))
+        self.is_running = not (
+            self._require_flag("terminated", step) or self._require_flag("truncated", step)
+        )
         return step
 
-    def _flag(self, name: str, step: StepResult) -> bool:
+    def _require_flag(self, name: str, step: StepResult) -> bool:
         """Return a flag of a step as a bool; other values are reported and end the check."""
         flag = getattr(step, name)
         try:
@@ -124,7 +126,7 @@ class EnvDriver:
         except WrongTypeError:
             self.subject.report.stop(f"{name}-kind", flag_message(self.last_call, name, flag))
 
-    def mask(self, observation: Any, info: Any) -> Any:
+    def read_mask(self, observation: Any, info: Any) -> Any:
         """Return the mask after the last call, `None` without masks."""
         mask_location, label = (
             self.subject.mask_location,
@@ -133,7 +135,7 @@ class EnvDriver:
         if mask_location.source == "method":
             self.subject.on_call(label)
         try:
-            return mask_location.mask(self.env, observation, info)
+            return mask_location.read_mask(self.env, observation, info)
         except self.subject.env_exceptions as error:
             self.subject.report.stop(
                 "mask-fails",
@@ -176,7 +178,7 @@ class EnvDriver:
         )
 
 
-def trace(
+def record_trace(
     driver: EnvDriver,
     seed: int,
     actions: Sequence[Any],
@@ -219,7 +221,7 @@ class MaskFilter:
 
     def allowed_action(self, action: Any, observation: Any, info: Any) -> Any:
         """Return the action to take after this observation and info."""
-        mask = self._driver.mask(observation, info)
+        mask = self._driver.read_mask(observation, info)
         if mask is None:
             return action
         return self._mask_location.allowed_action(mask, self._driver.env.action_space, action)

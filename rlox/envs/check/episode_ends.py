@@ -21,7 +21,7 @@ class EpisodeEnd:
     length: int
     terminated: bool
     truncated: bool
-    is_first_obs: bool  # its last observation equals its first, and others did not
+    ends_at_first_obs: bool  # its last observation equals its first, and others did not
 
 
 class EpisodeEndCheck:
@@ -72,7 +72,7 @@ class EpisodeEndCheck:
     def report(self) -> None:
         """Report findings over all episodes."""
         report, episodes = self.subject.report, self.episodes
-        if len(episodes) > 2 and all(e.is_first_obs for e in episodes):
+        if len(episodes) > 2 and all(e.ends_at_first_obs for e in episodes):
             report.warning(
                 "restarts-itself",
                 f"the last observation of each of {len(episodes)} episodes equals its first one, expected "

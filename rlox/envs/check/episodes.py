@@ -20,7 +20,7 @@ from rlox.envs.check.values import find_mismatch, is_equal, short_repr
 
 __all__ = ["check_episodes"]
 
-SPACES = ("observation_space", "action_space")
+SPACE_NAMES = ("observation_space", "action_space")
 
 
 def check_episodes(subject: Subject, driver: EnvDriver) -> EpisodeEndCheck:
@@ -41,10 +41,10 @@ def check_episodes(subject: Subject, driver: EnvDriver) -> EpisodeEndCheck:
 def _play(subject: Subject, checked_driver: _CheckedDriver) -> None:
     start_time = time.monotonic()
     seed: int | None = subject.seeds(1)[0]
-    while checked_driver.steps < subject.length(subject.steps):
+    while checked_driver.steps < subject.limit_steps(subject.steps):
         observation, info = checked_driver.reset(seed)
         seed = None
-        while checked_driver.driver.is_running and checked_driver.steps < subject.length(subject.steps):
+        while checked_driver.driver.is_running and checked_driver.steps < subject.limit_steps(subject.steps):
             action = checked_driver.sample_action(observation, info)
             if action is None:
                 break
@@ -60,11 +60,11 @@ class _CheckedDriver:
         self.subject, self.driver, self.report = subject, driver, subject.report
         self.end_check = EpisodeEndCheck(subject, driver.env)
         self.steps = 0
-        self._spaces = {name: copy.deepcopy(getattr(driver.env, name)) for name in SPACES}
+        self._spaces = {name: copy.deepcopy(getattr(driver.env, name)) for name in SPACE_NAMES}
         self._action_space = self._spaces["action_space"]
         self._action_space.seed(subject.seed)
         self._last_observation: tuple[Any, Any] | None = None  # the last observation, and a copy of it
-        self._seconds: list[float] = []
+        self._step_seconds: list[float] = []
         self._n_pickled = 0
         self._precision_check = PrecisionCheck()
 
@@ -80,7 +80,7 @@ class _CheckedDriver:
 
     def sample_action(self, observation: Any, info: Any) -> Any:
         """Sample an allowed action; `None` if no action is allowed."""
-        mask = self.driver.mask(observation, info)
+        mask = self.driver.read_mask(observation, info)
         if mask is None:
             return self._action_space.sample()
         return self.subject.mask_location.allowed_action(
@@ -91,7 +91,7 @@ class _CheckedDriver:
         """Take one step and check all of its results."""
         handed_action, start_time = copy.deepcopy(action), time.monotonic()
         step = self.driver.step(action, handed_action)
-        self._seconds.append(time.monotonic() - start_time)
+        self._step_seconds.append(time.monotonic() - start_time)
         self.steps += 1
         self._check_action(action, handed_action)
         self._check_observation(step.observation)
@@ -163,7 +163,7 @@ class _CheckedDriver:
         mask_location = self.subject.mask_location
         if mask_location.source == "none":
             return
-        mask = self.driver.mask(observation, info)
+        mask = self.driver.read_mask(observation, info)
         problem = mask_location.find_problem(mask, self.subject.action_space)
         if problem is not None:
             self.report.error(problem[0], f"after {self.driver.last_call} {problem[1]}")
@@ -224,11 +224,12 @@ class _CheckedDriver:
 
     def _check_time(self) -> None:
         limit = self.subject.limits.slow_step
-        if len(self._seconds) == 3 and statistics.median(self._seconds) > limit:
+        if len(self._step_seconds) == 3 and statistics.median(self._step_seconds) > limit:
             self.subject.is_shortened = True
             self.report.warning(
                 "slow-step",
-                f"a step takes {statistics.median(self._seconds):.2g} s, expected less than {limit:g} s: a "
+                f"a step takes {statistics.median(self._step_seconds):.2g} s, expected less than "
+                f"{limit:g} s: a "
                 "run of 100,000 steps would take days; look for sleeping, rendering or waiting in step",
             )
 

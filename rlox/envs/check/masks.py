@@ -43,7 +43,7 @@ class MaskLocation:
                 f"{format_space(space)}; set env.action_mask=none"
             )
 
-    def mask(self, env: Any, observation: Any, info: Any) -> Any:
+    def read_mask(self, env: Any, observation: Any, info: Any) -> Any:
         """Return the mask, `None` without one."""
         if self.source == "method":
             method = _mask_method(env)
@@ -96,7 +96,7 @@ class MaskLocation:
         """Return an action that `mask` allows, the given one if possible; `None` if none is allowed."""
         form = mask_form(space)
         assert form is not None
-        row = form.row(mask)
+        row = form.to_rows(mask)
         if form.empty_message(row):
             return None
         codec, begin = form.actions, 0
@@ -124,7 +124,7 @@ def _find_parts_problem(mask: Any, space: Any, label: str) -> tuple[str, str] | 
     form = mask_form(space)
     assert form is not None
     try:
-        row = form.row(mask)
+        row = form.to_rows(mask)
     except ValueError as error:
         return "mask-length", f"{label} {error}; count the values of each choice of the action_space"
     if empty := form.empty_message(row):

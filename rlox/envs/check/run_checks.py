@@ -131,10 +131,12 @@ def _make_subject(
 ) -> Subject:
     common = (report, steps, seed, limits)
     if callable(source) and not kwargs:
-        renders = takes_render_mode(source)
+        accepts_render_mode = takes_render_mode(source)
         make: Callable[..., Any] = source
         return Subject(
-            lambda mode: make(render_mode=mode) if mode else make(), *common, accepts_render_mode=renders
+            lambda mode: make(render_mode=mode) if mode else make(),
+            *common,
+            accepts_render_mode=accepts_render_mode,
         )
     if isinstance(source, gym.Env):
         return Subject(

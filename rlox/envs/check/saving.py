@@ -13,7 +13,7 @@ from rlox.importing import describe_error
 
 __all__ = ["check_saving"]
 
-MIDWAY = 3  # steps before the state is saved
+STEPS_BEFORE_SAVE = 3  # steps before the state is saved
 
 
 def check_saving(subject: Subject) -> None:
@@ -28,10 +28,10 @@ def check_saving(subject: Subject) -> None:
 
 
 def _compare(subject: Subject, first: EnvDriver, second: EnvDriver) -> None:
-    actions = iter(subject.actions(subject.length(TRACE_EPISODE_STEPS)))
+    actions = iter(subject.actions(subject.limit_steps(TRACE_EPISODE_STEPS)))
     observation, info = first.reset(subject.seeds(1)[0])
     mask_filter = MaskFilter(first)
-    for action in islice(actions, MIDWAY):
+    for action in islice(actions, STEPS_BEFORE_SAVE):
         allowed_action = mask_filter.allowed_action(action, observation, info)
         if allowed_action is None:
             return

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from rlox.envs.check.driver import TRACE_EPISODE_STEPS, TRACE_EPISODES, EnvDriver, TraceStep, trace
+from rlox.envs.check.driver import TRACE_EPISODE_STEPS, TRACE_EPISODES, EnvDriver, TraceStep, record_trace
 from rlox.envs.check.findings import Report
 from rlox.envs.check.subject import Subject, close_quietly
 from rlox.envs.check.values import is_equal
@@ -17,7 +17,7 @@ __all__ = ["check_seeding", "first_difference"]
 
 MAX_SEED = SEED_LIMIT - 1  # highest seed of a run
 SEED_TRIES = 8
-MIDWAY = 7  # steps of the unfinished episode
+UNFINISHED_STEPS = 7  # steps of the unfinished episode
 
 
 def check_seeding(subject: Subject, driver: EnvDriver) -> list[TraceStep] | None:
@@ -105,26 +105,27 @@ def _check_later_episodes(subject: Subject, driver: EnvDriver) -> None:
 
 def _repeatable_trace(subject: Subject, seed: int) -> list[TraceStep] | None:
     """Return a trace of one copy if another copy, and later the same one, repeat it; else `None`."""
-    actions = subject.actions(subject.length(TRACE_EPISODES * TRACE_EPISODE_STEPS))
+    actions = subject.actions(subject.limit_steps(TRACE_EPISODES * TRACE_EPISODE_STEPS))
     driver = EnvDriver(subject, subject.make())
-    first = trace(driver, seed, actions)
+    first = record_trace(driver, seed, actions)
     if not subject.is_uncopyable:
         other = EnvDriver(subject, subject.make())
-        second = trace(other, seed, actions)
-        at = first_difference(first, second)
+        second = record_trace(other, seed, actions)
+        index = first_difference(first, second)
         close_quietly(other.env)
-        if at is not None:
-            _report_difference(subject.report, first[at], second[at])
+        if index is not None:
+            _report_difference(subject.report, first[index], second[index])
             close_quietly(driver.env)
             return None
-    at = _first_difference_after_episodes(driver, seed, actions, first)
+    index = _first_difference_after_episodes(driver, seed, actions, first)
     if driver.env is not subject.instance:
         close_quietly(driver.env)
-    if at is None:
+    if index is None:
         return first
     subject.report.error(
         "reset-keeps-state",
-        f"after some episodes reset(seed={seed}) and the same actions give other results ({first[at].label}) "
+        f"after some episodes reset(seed={seed}) and the same actions give other results "
+        f"({first[index].label}) "
         "than in a new copy, expected the same; in reset, set everything that step changes",
     )
     return None
@@ -134,38 +135,39 @@ def _first_difference_after_episodes(
     driver: EnvDriver, seed: int, actions: Sequence[Any], first: Sequence[TraceStep]
 ) -> int | None:
     """Return where the trace differs after finished episodes, or after an unfinished one."""
-    at = first_difference(first, trace(driver, seed, actions))
-    if at is None:
-        trace(driver, seed, actions[:MIDWAY])
-        at = first_difference(first, trace(driver, seed, actions))
-    return at
+    index = first_difference(first, record_trace(driver, seed, actions))
+    if index is None:
+        record_trace(driver, seed, actions[:UNFINISHED_STEPS])
+        index = first_difference(first, record_trace(driver, seed, actions))
+    return index
 
 
-def _report_difference(report: Report, one: TraceStep, other: TraceStep) -> None:
+def _report_difference(report: Report, first: TraceStep, second: TraceStep) -> None:
     """Report whether an observation, a reward or an end is not repeated; the first difference decides."""
-    prefix = f"with the same seed and actions {one.label} gives"
-    if one.episode > 1 and not is_equal(one.observation, other.observation):
+    prefix = f"with the same seed and actions {first.label} gives"
+    if first.episode > 1 and not is_equal(first.observation, second.observation):
         report.error(
             "episodes-unseeded",
             f"{prefix} different observations in two copies, and the first episode does not, expected the "
             "same in all: reset() without a seed continues the generator of the last seed; leave np_random "
             "as it is where the seed is None",
         )
-    elif not is_equal(one.observation, other.observation):
+    elif not is_equal(first.observation, second.observation):
         report.error(
             "transitions-random",
             f"{prefix} different observations in two copies, expected the same; draw all randomness from "
             "self.np_random, and let no state depend on the time, the order of sets or threads",
         )
-    elif not is_equal(one.reward, other.reward):
+    elif not is_equal(first.reward, second.reward):
         report.error(
             "rewards-random",
-            f"{prefix} the rewards {one.reward} and {other.reward} in two copies, and the same observation, "
+            f"{prefix} the rewards {first.reward} and {second.reward} in two copies, and the same "
+            "observation, "
             "expected the same reward; compute it without a clock or a generator other than self.np_random",
         )
     else:
         report.error(
             "ends-random",
-            f"{prefix} (terminated, truncated) {one.flags} and {other.flags} in two copies, expected the "
+            f"{prefix} (terminated, truncated) {first.flags} and {second.flags} in two copies, expected the "
             "same; let an episode end by its state or its steps, not by a clock or a generator of its own",
         )

@@ -16,7 +16,7 @@ from rlox.envs.check.driver import (
     EnvDriver,
     MaskFilter,
     TraceStep,
-    trace,
+    record_trace,
 )
 from rlox.envs.check.findings import Report, StopCheck
 from rlox.envs.check.seeding import first_difference
@@ -53,15 +53,17 @@ def check_sharing(subject: Subject, reference: Sequence[TraceStep]) -> None:
     """Repeat the trace with each action overwritten after its step, then while another copy is played."""
     if subject.is_uncopyable:
         return
-    n = subject.length(TRACE_EPISODES * TRACE_EPISODE_STEPS)
+    n = subject.limit_steps(TRACE_EPISODES * TRACE_EPISODE_STEPS)
     seed, actions = subject.seeds(1)[0], subject.actions(n)
     driver = EnvDriver(subject, subject.make())
     if all(isinstance(action, np.ndarray) for action in actions):
-        at = first_difference(reference, trace(driver, seed, actions, overwrites=subject.actions(n, salt=1)))
-        if at is not None:
+        index = first_difference(
+            reference, record_trace(driver, seed, actions, overwrites=subject.actions(n, salt=1))
+        )
+        if index is not None:
             subject.report.error(
                 "action-kept",
-                f"{reference[at].label} depends on the array of an earlier action, which was overwritten "
+                f"{reference[index].label} depends on the array of an earlier action, which was overwritten "
                 "since, expected its old numbers: the caller may reuse the array; keep a copy: "
                 "self.last = action.copy()",
             )
@@ -98,9 +100,9 @@ def _check_beside_copy(
     driver, second = EnvDriver(subject_beside, envs[0]), _SecondCopy(subject_beside, envs[1], n)
     problem = ""
     try:
-        at = first_difference(reference, trace(driver, seed, actions, second.step))
-        if at is not None:
-            problem = f"{reference[at].label} changes while a second copy is played"
+        index = first_difference(reference, record_trace(driver, seed, actions, second.step))
+        if index is not None:
+            problem = f"{reference[index].label} changes while a second copy is played"
     except StopCheck:
         finding_text = subject_beside.report.findings[-1].message.partition(", expected")[0]
         problem = f"{finding_text}, only while a second copy is played"

@@ -27,8 +27,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 class GlobalState(NamedTuple):
     """A snapshot of global state."""
 
-    numpy: Any
-    python: Any
+    numpy_generator: Any
+    python_generator: Any
     working_dir: str
     environ: dict[str, str]
     signals: list[Any]
@@ -41,13 +41,13 @@ class SideEffectMonitor:
 
     def __init__(self, report: Report) -> None:
         self._report = report
-        self._calls = 0
+        self._n_calls = 0
 
     @contextmanager
     def watch(self, call: str) -> Iterator[None]:
         """Watch one call; report what it changed, and undo it."""
-        self._calls += 1
-        if self._calls > WATCHED_CALLS:
+        self._n_calls += 1
+        if self._n_calls > WATCHED_CALLS:
             yield
             return
         before, output = _global_state(), io.StringIO()
@@ -75,10 +75,11 @@ class SideEffectMonitor:
                 "folders and modules are found from there; use absolute paths made from __file__",
             )
         if before.signals != after.signals:
-            at = [a != b for a, b in zip(before.signals, after.signals, strict=True)].index(True)
+            index = [a != b for a, b in zip(before.signals, after.signals, strict=True)].index(True)
             self._report.error(
                 "changes-signals",
-                f"{call} replaces the handler of {SIGNALS[at].name}, expected the handler unchanged: a run "
+                f"{call} replaces the handler of {SIGNALS[index].name}, expected the handler unchanged: "
+                "a run "
                 "that this signal stops saves a checkpoint; clean up in close()",
             )
         if before.numpy_errors != after.numpy_errors:
@@ -96,8 +97,10 @@ class SideEffectMonitor:
             )
 
     def _check_randomness(self, call: str, before: GlobalState, after: GlobalState) -> None:
-        if not is_equal(before.numpy, after.numpy):
-            is_seeded = call.startswith("reset(seed=") and not _has_advanced(before.numpy, after.numpy)
+        if not is_equal(before.numpy_generator, after.numpy_generator):
+            is_seeded = call.startswith("reset(seed=") and not _has_advanced(
+                before.numpy_generator, after.numpy_generator
+            )
             if is_seeded:
                 self._report.error(
                     "numpy-reseeded",
@@ -111,7 +114,7 @@ class SideEffectMonitor:
                     f"{call} draws from NumPy's global generator (np.random.*), which reset(seed=...) does "
                     "not seed, so that a run cannot be repeated; expected draws from self.np_random",
                 )
-        if before.python != after.python:
+        if before.python_generator != after.python_generator:
             self._report.error(
                 "python-random",
                 f"{call} draws from Python's global generator (random.*) or seeds it, expected it untouched, "
@@ -181,8 +184,8 @@ def _restore(before: GlobalState, after: GlobalState) -> None:
 
 def _restore_randomness(before: GlobalState) -> None:
     setters: tuple[tuple[Callable[[Any], None], Any], ...] = (
-        (np.random.set_state, before.numpy),
-        (random.setstate, before.python),
+        (np.random.set_state, before.numpy_generator),
+        (random.setstate, before.python_generator),
     )
     for setter, state in setters:
         setter(state)

@@ -20,7 +20,7 @@ def check_unmasked(subject: Subject) -> None:
     driver = EnvDriver(subject, subject.make())
     mask_filter, start_time = MaskFilter(driver), time.monotonic()
     observation, info = driver.reset(subject.seeds(1)[0])
-    for action in subject.actions(subject.length(subject.steps), salt=3):
+    for action in subject.actions(subject.limit_steps(subject.steps), salt=3):
         is_forbidden = not is_equal(mask_filter.allowed_action(action, observation, info), action)
         if is_forbidden and _is_refused(subject, driver, action):
             break
@@ -42,12 +42,14 @@ def _is_refused(subject: Subject, driver: EnvDriver, action: Any) -> bool:
         with driver.watch(driver.last_call):
             driver.env.step(action)
     except subject.env_exceptions as error:
-        mask = subject.mask_location
+        mask_location = subject.mask_location
         subject.report.error(
             "mask-unused",
-            f"it gives masks ({mask.label}), which this run ignores: {driver.last_call}, with action "
+            f"it gives masks ({mask_location.label}), which this run ignores: {driver.last_call}, with "
+            "action "
             f"{short_repr(action)}, which the mask forbids, raises {describe_error(error)}, expected a run "
-            f"that uses the masks; set env.action_mask={mask.source}, or let a forbidden action do nothing",
+            f"that uses the masks; set env.action_mask={mask_location.source}, or let a forbidden "
+            "action do nothing",
         )
         return True
     return False

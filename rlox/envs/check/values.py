@@ -79,7 +79,7 @@ def _check_box(space: spaces.Box, value: Any, part: str) -> Mismatch | None:
             f".astype(np.{space.dtype}), or give the space dtype=np.{value.dtype}",
         )
     if value.dtype.kind == "f" and not np.isfinite(value).all():
-        return _not_finite(value, part)
+        return _not_finite_mismatch(value, part)
     is_outside = (value < space.low) | (value > space.high)
     if is_outside.any():
         at = tuple(int(i) for i in np.argwhere(is_outside)[0])
@@ -92,10 +92,10 @@ def _check_box(space: spaces.Box, value: Any, part: str) -> Mismatch | None:
     return None
 
 
-def _not_finite(value: Any, part: str) -> Mismatch:
-    nan = np.isnan(value)
-    if nan.any():
-        at = [int(i) for i in np.argwhere(nan)[0]]
+def _not_finite_mismatch(value: Any, part: str) -> Mismatch:
+    is_nan = np.isnan(value)
+    if is_nan.any():
+        at = [int(i) for i in np.argwhere(is_nan)[0]]
         return Mismatch(
             "observation-nan",
             part,
@@ -211,11 +211,12 @@ def _check_dict(space: spaces.Dict, value: Any, part: str) -> Mismatch | None:
 
 def _check_tuple(space: spaces.Tuple[Any], value: Any, part: str) -> Mismatch | None:
     if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
-        has = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
+        actual = f"{len(value)} parts" if isinstance(value, tuple | list) else type(value).__name__
         return Mismatch(
             "observation-tuple-length",
             part,
-            f"has {has}, expected a tuple of {len(space.spaces)} as its Tuple space says; return one value "
+            f"has {actual}, expected a tuple of {len(space.spaces)} as its Tuple space says; return one "
+            "value "
             "for each of its spaces",
         )
     problems = (find_mismatch(inner, value[i], f"{part}[{i}]") for i, inner in enumerate(space.spaces))

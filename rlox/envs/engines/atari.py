@@ -118,11 +118,11 @@ class AtariGame(gym.Wrapper[Any, Any, Any, Any]):
             total += float(reward)
             if terminated or truncated:
                 break
-        pooled = self.settings.max_pool and self.settings.frame_skip > 1
-        self._push(self._resize(self._last_frames.max(0) if pooled else self._last_frames[1]))
-        lives, before = int(info["lives"]), self._lives
+        pools_frames = self.settings.max_pool and self.settings.frame_skip > 1
+        self._push(self._resize(self._last_frames.max(0) if pools_frames else self._last_frames[1]))
+        lives, lives_before = int(info["lives"]), self._lives
         self._lives = lives
-        if self._counts_lives and 0 < lives < before and not (terminated or truncated):
+        if self._counts_lives and 0 < lives < lives_before and not (terminated or truncated):
             terminated, info = True, self._lose_life(info)
             if self._next_life_info is None:  # the game is over, so the reward cannot go to a next life
                 total, self._pending_reward = total + self._pending_reward, 0.0

@@ -85,11 +85,11 @@ def make_engine(
     shaping = config.reward_scale, clip, lives, n_frames
     with close_on_error(env, source):
         require_distinct_envs([env], config.id)
-        masks = _masks(env, config)
+        masks = _make_masks(env, config)
         return VectorEngine(env, seed, config.id, keep_infos, *shaping, config.seeding, masks)
 
 
-def _masks(env: Vector, config: EnvConfig) -> EngineMasks | None:
+def _make_masks(env: Vector, config: EnvConfig) -> EngineMasks | None:
     """Make the reader of the configured masks; `None` without masks."""
     if config.action_mask == "none":
         return None

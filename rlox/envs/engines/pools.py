@@ -66,7 +66,7 @@ class EnvPoolVectorEnv(gym.vector.VectorEnv[Any, Any, Any]):
 
 def make_envpool(config: EnvConfig, n_envs: int, training: bool) -> EnvPoolVectorEnv:
     """Make the engine of `env.backend=envpool`, for one of Gymnasium's ids or one of EnvPool's own."""
-    engine = _module("envpool", config)
+    envpool = _import_engine("envpool", config)
     name = require_pool_id(config)
     defaults = {"num_threads": min(n_envs, cpu_count()), **_pool_arguments(config, training)}
     options = defaults | engine_options(config)
@@ -75,7 +75,7 @@ def make_envpool(config: EnvConfig, n_envs: int, training: bool) -> EnvPoolVecto
         try:
             with warnings.catch_warnings():  # EnvPool's bounds are float64, which Gymnasium's spaces round
                 warnings.filterwarnings("ignore", message=".*precision lowered")
-                return engine.make(name, env_type="gymnasium", num_envs=n_envs, env_seed=seeds, **options)
+                return envpool.make(name, env_type="gymnasium", num_envs=n_envs, env_seed=seeds, **options)
         except (TypeError, ValueError, AssertionError, RuntimeError) as error:
             raise _make_error(config, "EnvPool", error) from error
 
@@ -85,7 +85,7 @@ def make_envpool(config: EnvConfig, n_envs: int, training: bool) -> EnvPoolVecto
 def require_pool_id(config: EnvConfig) -> str:
     """Return EnvPool's name for an id; `UnknownNameError` if EnvPool does not have it."""
     name = config.id.rpartition(":")[2].removeprefix("ALE/")
-    ids = _module("envpool", config).list_all_envs()
+    ids = _import_engine("envpool", config).list_all_envs()
     if name not in ids:
         raise UnknownNameError(f"env.backend=envpool: EnvPool has no {name}{nearest(name, ids)}")
     return name
@@ -101,13 +101,13 @@ def is_envpool_id(env_id: str) -> bool:
 
 
 def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
-    limit, sticky, atari = (
+    limit, repeat_probability, atari = (
         config.max_episode_steps,
         config.repeat_action_probability,
         config.atari,
     )
     if not is_ale(config.id):
-        if sticky is not None:
+        if repeat_probability is not None:
             raise ConfigError(
                 "env.repeat_action_probability: EnvPool has sticky actions for Atari games only; set "
                 "env.backend=gymnasium, or leave it out"
@@ -126,7 +126,7 @@ def _pool_arguments(config: EnvConfig, training: bool) -> dict[str, Any]:
         "use_fire_reset": atari.fire_reset,
         "episodic_life": training and atari.life_loss,
         "reward_clip": False,  # rlox clips rewards, so that true scores are reported
-        "repeat_action_probability": STICKY_PROBABILITY if sticky is None else sticky,
+        "repeat_action_probability": STICKY_PROBABILITY if repeat_probability is None else repeat_probability,
     }
 
 
@@ -138,12 +138,12 @@ def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.Vecto
             "use env.backend=auto"
         )
     _require_preprocessing(config)
-    engine = _module("ale_py", config)
-    registered = gym.spec(config.id.rpartition(":")[2]).kwargs
-    atari, sticky = config.atari, config.repeat_action_probability
+    ale_vector_env = _import_engine("ale_py", config)
+    spec_kwargs = gym.spec(config.id.rpartition(":")[2]).kwargs
+    atari, repeat_probability = config.atari, config.repeat_action_probability
     options: dict[str, Any] = {
         "max_num_frames_per_episode": config.max_episode_steps or MAX_FRAMES,
-        "repeat_action_probability": STICKY_PROBABILITY if sticky is None else sticky,
+        "repeat_action_probability": STICKY_PROBABILITY if repeat_probability is None else repeat_probability,
         "num_threads": min(n_envs, cpu_count()),
         "img_height": atari.screen_size,
         "img_width": atari.screen_size,
@@ -158,8 +158,8 @@ def make_ale(config: EnvConfig, n_envs: int, training: bool) -> gym.vector.Vecto
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
     try:
-        env: gym.vector.VectorEnv[Any, Any, Any] = engine.AtariVectorEnv(
-            registered["game"], n_envs, **options | engine_options(config)
+        env: gym.vector.VectorEnv[Any, Any, Any] = ale_vector_env.AtariVectorEnv(
+            spec_kwargs["game"], n_envs, **options | engine_options(config)
         )
     except (TypeError, ValueError, RuntimeError) as error:
         raise _make_error(config, "AtariVectorEnv", error) from error
@@ -200,7 +200,7 @@ def _make_error(config: EnvConfig, engine: str, error: Exception) -> RloxError:
 _EXTRA = {"envpool": "envpool", "ale_py": "atari"}
 
 
-def _module(name: str, config: EnvConfig) -> Any:
+def _import_engine(name: str, config: EnvConfig) -> Any:
     """Import the package of an engine; `MissingExtraError` has the command that installs it."""
     try:
         module = importlib.import_module(name)

@@ -64,5 +64,5 @@ class SingleEngineEnv(gym.Env[Any, Any]):
 
     def _mask_of(self, masks: Any) -> Any:
         """Return the only mask; a tuple has one mask per environment, unless the actions are a Tuple."""
-        is_list = isinstance(masks, tuple) and not isinstance(self.action_space, gym.spaces.Tuple)
-        return masks[0] if is_list else select_row(masks, 0)
+        has_mask_per_env = isinstance(masks, tuple) and not isinstance(self.action_space, gym.spaces.Tuple)
+        return masks[0] if has_mask_per_env else select_row(masks, 0)

@@ -9,7 +9,7 @@ from typing import Any
 from rlox.configs import EnvConfig
 from rlox.errors import ConfigError
 
-__all__ = ["SingleEnvSettingError", "naming_preset", "require_engine_settings"]
+__all__ = ["SingleEnvSettingError", "name_preset_in_errors", "require_engine_settings"]
 
 # Settings that only wrap single environments.
 _SINGLE_ENV_KEYS = (
@@ -25,14 +25,14 @@ _SINGLE_ENV_KEYS = (
 class SingleEnvSettingError(ConfigError):
     """An engine does not support the settings `keys`, because they wrap single environments."""
 
-    def __init__(self, config: EnvConfig, pool: bool, keys: Sequence[str]) -> None:
+    def __init__(self, config: EnvConfig, is_builtin: bool, keys: Sequence[str]) -> None:
         self.keys = tuple(keys)
         is_one = len(keys) == 1
-        label = f"env.backend={config.backend}" if pool else f"{config.id}, a vectorised environment,"
+        label = f"env.backend={config.backend}" if is_builtin else f"{config.id}, a vectorised environment,"
         self._problem = f"{label} does not support {', '.join(keys)}, which {'wraps' if is_one else 'wrap'}"
-        self._alternative = "use env.backend=gymnasium" if pool else "use gymnasium.wrappers.vector"
-        out = f"leave {'it' if is_one else 'them'} out"
-        super().__init__(f"{self._problem} single environments; {out}, or {self._alternative}")
+        self._alternative = "use env.backend=gymnasium" if is_builtin else "use gymnasium.wrappers.vector"
+        remedy = f"leave {'it' if is_one else 'them'} out"
+        super().__init__(f"{self._problem} single environments; {remedy}, or {self._alternative}")
 
     def for_preset(self, preset: str, remedy: str, keys: Container[str]) -> ConfigError:
         """Return an error that also names the preset if it set some of the settings, else this error.
@@ -49,7 +49,7 @@ class SingleEnvSettingError(ConfigError):
 
 
 @contextmanager
-def naming_preset(preset: str | None, remedy: str, keys: Container[str]) -> Iterator[None]:
+def name_preset_in_errors(preset: str | None, remedy: str, keys: Container[str]) -> Iterator[None]:
     """Context manager: errors about unsupported settings in `keys` name the tuned preset as their source."""
     try:
         yield

@@ -76,7 +76,7 @@ class VectorEngine(EnvOwner):
         self.mode = autoreset_mode(env, name)
         self.n_envs = env.num_envs
         self.seeding = Seeding(seed, self.n_envs, seeding)
-        self.starts = 0
+        self.n_starts = 0
         self._masks = masks
         observation_space = env.single_observation_space if masks is None else masks.reader.space
         self.observation_space, self.action_space = observation_space, env.single_action_space
@@ -87,19 +87,19 @@ class VectorEngine(EnvOwner):
         self._shapes_rewards = scale != 1.0 or clip is not None
         self._lives = lives
         self._returns = np.zeros(self.n_envs, np.float64)  # of the current episodes
-        self._no_env = np.zeros(self.n_envs, np.bool_)
+        self._no_flags = np.zeros(self.n_envs, np.bool_)
         self._was_done = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         self.claim([self.env])
-        seed = self.seeding.engine_seed(self.starts)
-        self.starts += 1
+        seed = self.seeding.engine_seed(self.n_starts)
+        self.n_starts += 1
         self._returns[:], self._was_done[:] = 0.0, False
         observations, infos = self._call("reset", 2, lambda: self.env.reset(seed=seed))
         if self._lives is not None:
             self._lives.reset(infos)
-        masks = self._masks_of(observations, infos, self._no_env, "reset")
+        masks = self._read_masks(observations, infos, self._no_flags, "reset")
         self._encode(observations, masks, obs)
         self._store_infos(infos)
 
@@ -126,7 +126,7 @@ class VectorEngine(EnvOwner):
         self._returns += rewards
         game_continues = game_continues & terminated & ~truncated
         is_same_step = self.mode is AutoresetMode.SAME_STEP  # the next episodes have begun already
-        masks = self._masks_of(observations, infos, self._no_env if is_same_step else terminated, "step")
+        masks = self._read_masks(observations, infos, self._no_flags if is_same_step else terminated, "step")
         ends = self._episode_ends(
             observations, infos, masks, ended_envs, terminated, autoreset_envs, game_continues
         )
@@ -134,7 +134,7 @@ class VectorEngine(EnvOwner):
         if len(ended_envs) and self.mode is AutoresetMode.DISABLED:
             term = terminated | truncated
             observations, infos = self._reset_ended(term)
-            reset_masks = self._masks_of(observations, infos, ~term, "reset")
+            reset_masks = self._read_masks(observations, infos, ~term, "reset")
             if masks is not None and reset_masks is not None:
                 masks[ended_envs] = reset_masks[ended_envs]
             self._store_infos(infos, ended_envs)
@@ -150,11 +150,11 @@ class VectorEngine(EnvOwner):
 
     def state(self) -> dict[str, Any]:
         """Return the count of starts; an engine has no other state that can be saved."""
-        return {"starts": self.starts, **self.seeding.state()}
+        return {"starts": self.n_starts, **self.seeding.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the count of starts, so that the next reset begins other episodes than the run's first."""
-        self.starts = int(state["starts"])
+        self.n_starts = int(state["starts"])
         self.seeding.restore(state)
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class VectorEngine(EnvOwner):
         """Collect final observations and infos of ended episodes, from where the engine puts them."""
         if not len(ended_envs) and not len(autoreset_envs):
             return None
-        last_obs = self.observations.rows(len(ended_envs))
+        final_obs = self.observations.rows(len(ended_envs))
         final_infos: list[Mapping[str, Any]] = []
         is_same_step = self.mode is AutoresetMode.SAME_STEP
         if is_same_step and len(ended_envs) and "final_obs" not in infos:
@@ -184,30 +184,30 @@ class VectorEngine(EnvOwner):
                 f"{self.name} resets in the step that ends an episode (SAME_STEP) and gave no 'final_obs' "
                 "in its infos, without which truncated episodes cannot be learned from"
             )
-        raw_last, last_infos = (
+        raw_final_obs, raw_final_infos = (
             (infos.get("final_obs"), infos.get("final_info", {})) if is_same_step else (observations, infos)
         )
         for k, i in enumerate(ended_envs.tolist()):
-            info = self._select_info(last_infos, i)
+            info = self._select_info(raw_final_infos, i)
             mask = None if masks is None or is_same_step else masks[i]
-            self._encode_last_obs(raw_last, i, info, mask, bool(terminated[i]), last_obs[k])
+            self._encode_final_obs(raw_final_obs, i, info, mask, bool(terminated[i]), final_obs[k])
             final_infos.append(info)
         return EpisodeEnds(
             ended_envs,
-            last_obs,
+            final_obs,
             self._final_infos(final_infos, ended_envs, game_continues[ended_envs]),
             autoreset_envs=autoreset_envs,
         )
 
-    def _masks_of(
+    def _read_masks(
         self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8] | None:
         """Return the masks after a call `[n_envs, size]`, or `None`; those where `is_over` are not read."""
         return None if self._masks is None else self._masks.rows(observations, infos, is_over, call)
 
-    def _encode_last_obs(
+    def _encode_final_obs(
         self,
-        raw_last: Any,
+        raw_final_obs: Any,
         i: int,
         info: Mapping[str, Any],
         mask: NDArray[np.int8] | None,
@@ -216,21 +216,22 @@ class VectorEngine(EnvOwner):
     ) -> None:
         """Write the final observation of environment `i` into its row, with `mask` or the one in `info`."""
         try:
-            observations = select_row(raw_last, i)
+            observation = select_row(raw_final_obs, i)
             if self._masks is not None and mask is not None:
-                observations = self._masks.with_masks(observations, mask)
+                observation = self._masks.with_masks(observation, mask)
             elif self._masks is not None:
-                observations = self._masks.reader.with_mask(
-                    observations, info, "step (final_info, final_obs)", is_over
+                observation = self._masks.reader.with_mask(
+                    observation, info, "step (final_info, final_obs)", is_over
                 )
-            self.observations.encode_into(observations, row)
+            self.observations.encode_into(observation, row)
         except EnvError:
             raise
         except (ValueError, TypeError, LookupError, RuntimeError) as error:
             source = "'final_obs'" if self.mode is AutoresetMode.SAME_STEP else "its observations"
             raise EnvError(
                 f"{self.name} ended an episode of environment {i}, whose last observation is not in {source} "
-                f"of shape {shape_of(raw_last)}, expected {self.n_envs} of {self.observation_space}: {error}"
+                f"of shape {shape_of(raw_final_obs)}, expected {self.n_envs} of "
+                f"{self.observation_space}: {error}"
             ) from error
 
     def _select_info(self, infos: Any, i: int) -> dict[str, Any]:
@@ -246,7 +247,7 @@ class VectorEngine(EnvOwner):
     def _game_flags(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which games continue if their episode ended, and whose step only began an episode."""
         if self._lives is None:
-            return self._no_env, self._was_done
+            return self._no_flags, self._was_done
         game_continues, is_first_step = self._lives.step(infos)
         self._returns[is_first_step] = 0.0  # the engine did not report the end of the game before
         return game_continues, self._was_done | is_first_step

@@ -56,11 +56,11 @@ class SupervisedEvalEnvs:
                     f"{name} has observations {codec.space} in the evaluation, expected those of the "
                     f"training, {observations.space}"
                 )
-            self._shared = SharedArrays(self._workers.memory_fd, count, codec, actions)
+            self._arrays = SharedArrays(self._workers.memory_fd, count, codec, actions)
         except BaseException:
             self.close()
             raise
-        self.obs = self._shared.obs
+        self.obs = self._arrays.obs
 
     def reset(self, seeds: Mapping[int, int]) -> set[int]:
         """Begin episodes from their seeds; returns the slots whose episodes had to restart."""
@@ -76,7 +76,7 @@ class SupervisedEvalEnvs:
         step_replies = [reply for reply in replies.values() if isinstance(reply, StepReply)]
         ended_slots = {slot for reply in step_replies for slot, _ in reply.final_infos}
         return EvalStep(
-            self._shared.rewards, ended_slots, self._replay_lost(_all_failures(replies)) - ended_slots
+            self._arrays.rewards, ended_slots, self._replay_lost(_all_failures(replies)) - ended_slots
         )
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class SupervisedEvalEnvs:
         If a process dies, only the episode of the environment that was being called counts as lost, not those
         in the same process.
         """
-        busy = self._shared.is_busy
+        busy = self._arrays.is_busy
         for failure in failures:
             lost_slots = [slot for slot in failure.envs if slot in self._seeds]
             blamed_slots = [slot for slot in lost_slots if busy[slot]] or lost_slots

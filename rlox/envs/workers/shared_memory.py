@@ -47,14 +47,14 @@ class SharedArrays:
 
     def __init__(self, fd: int, n_envs: int, observations: ObservationCodec, actions: ActionCodec) -> None:
         specs = list(_array_specs(n_envs, observations, actions))
-        sizes = [-(-_byte_size(*form) // _LINE) * _LINE for form in specs]
+        sizes = [-(-_byte_size(*spec) // _LINE) * _LINE for spec in specs]
         if os.fstat(fd).st_size < sum(sizes):
             os.ftruncate(fd, sum(sizes))
         memory = mmap.mmap(fd, sum(sizes))
         offsets = [sum(sizes[:k]) for k in range(len(sizes))]
         arrays: list[NDArray[Any]] = [
-            np.ndarray(shape, dtype, memory, begin)
-            for (shape, dtype), begin in zip(specs, offsets, strict=True)
+            np.ndarray(shape, dtype, memory, offset)
+            for (shape, dtype), offset in zip(specs, offsets, strict=True)
         ]
         self.actions, self.obs, self.final_obs = arrays[:3]
         self.rewards, self.terminated, self.truncated, self.is_busy = arrays[3:]

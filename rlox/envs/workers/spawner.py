@@ -24,7 +24,7 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 TEMPLATE_CODE = (
     "import sys; sys.path[:] = {path!r}; from rlox.envs.workers.template import main; main({line}, {memory})"
 )
-MAX_NOTES_BYTES = 1 << 16  # bytes read of a crashed worker's traceback
+MAX_TRACEBACK_BYTES = 1 << 16  # bytes read of a crashed worker's traceback
 CLOSE_SECONDS = 2.0  # seconds for workers to close their environments
 
 
@@ -37,19 +37,19 @@ class WorkerSpawner:
         self._pickled_setup = dumps(setup)
         self._pid = os.getpid()
         self._wires: dict[int, Wire] = {}
-        self._notes: dict[int, int] = {}  # by worker: descriptor of the file for its traceback
+        self._traceback_fds: dict[int, int] = {}  # by worker: descriptor of the file for its traceback
         self._open_template()
 
     def start(self, worker: int, key: int) -> Wire:
         """Start a worker, whose first message is its `StartReply`; `key` seeds its global generators."""
-        notes_fd = self._notes[worker] = new_memory()
+        traceback_fd = self._traceback_fds[worker] = new_memory()
         wire, child_fds = Wire.pair()
         self._wires[worker] = wire
         try:
-            self._request_start(worker, key, [*child_fds, notes_fd])
+            self._request_start(worker, key, [*child_fds, traceback_fd])
         except (PeerClosed, ReplyTimeout, OSError):
             self._open_template()
-            self._request_start(worker, key, [*child_fds, notes_fd])
+            self._request_start(worker, key, [*child_fds, traceback_fd])
         for fd in child_fds:
             os.close(fd)
         if not self._can_fork:
@@ -69,7 +69,7 @@ class WorkerSpawner:
         except (PeerClosed, ReplyTimeout):
             self._close_template()  # this kills all workers, which later calls then find dead
             exit_texts = dict.fromkeys(workers, "the process that started it died")
-        return {worker: (exit_texts[worker], self._read_notes(worker)) for worker in workers}
+        return {worker: (exit_texts[worker], self._read_traceback(worker)) for worker in workers}
 
     def close(self) -> None:
         """End all processes; workers that still respond close their environments."""
@@ -86,20 +86,20 @@ class WorkerSpawner:
                     wire.receive(deadline)
         for wire in self._wires.values():
             wire.close()
-        for notes_fd in self._notes.values():
-            os.close(notes_fd)
+        for traceback_fd in self._traceback_fds.values():
+            os.close(traceback_fd)
         self._wires.clear()
-        self._notes.clear()
+        self._traceback_fds.clear()
         self._close_template()
         if self.memory_fd >= 0:
             os.close(self.memory_fd)
             self.memory_fd = -1
 
-    def _read_notes(self, worker: int) -> str:
+    def _read_traceback(self, worker: int) -> str:
         """Return the traceback of an ended worker, if it could write one."""
-        notes_fd = self._notes.pop(worker)
-        text = os.pread(notes_fd, MAX_NOTES_BYTES, 0).decode(errors="replace")
-        os.close(notes_fd)
+        traceback_fd = self._traceback_fds.pop(worker)
+        text = os.pread(traceback_fd, MAX_TRACEBACK_BYTES, 0).decode(errors="replace")
+        os.close(traceback_fd)
         return text
 
     def _request_start(self, worker: int, key: int, fds: list[int]) -> None:

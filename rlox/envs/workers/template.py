@@ -49,12 +49,12 @@ def main(socket_fd: int, memory_fd: int) -> None:
             _Template(wire, memory_fd, setup).serve()
 
 
-def worker(read_fd: int, write_fd: int, notes_fd: int, memory_fd: int, index: int, key: int) -> None:
+def worker(read_fd: int, write_fd: int, traceback_fd: int, memory_fd: int, index: int, key: int) -> None:
     """Run a worker in an interpreter of its own; its setup is the first message."""
     wire = Wire.of(read_fd, write_fd)
     setup = _receive_setup(wire)
     if setup is not None:
-        worker_main(wire, memory_fd, notes_fd, setup, index, key)
+        worker_main(wire, memory_fd, traceback_fd, setup, index, key)
 
 
 def _ignore_signal(number: int, frame: Any) -> None:
@@ -108,9 +108,9 @@ class _Template:
             self.kill(list(self.pids))
             _kill_strays()
 
-    def handle(self, word: str, *arguments: Any) -> None:
+    def handle(self, request_name: str, *arguments: Any) -> None:
         """Start a worker, or end some and report how they ended."""
-        if word == "start":
+        if request_name == "start":
             index, key = arguments
             with socket.socket(fileno=os.dup(self.wire.read_fd)) as socket_:
                 _, fds, _, _ = socket.recv_fds(socket_, 1, 3)
@@ -142,9 +142,9 @@ class _Template:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if not self.can_fork:
             _exec_interpreter(*fds, self.memory_fd, index, key)
-        read_fd, write_fd, notes_fd = fds
+        read_fd, write_fd, traceback_fd = fds
         try:
-            worker_main(Wire.of(read_fd, write_fd), self.memory_fd, notes_fd, self.setup, index, key)
+            worker_main(Wire.of(read_fd, write_fd), self.memory_fd, traceback_fd, self.setup, index, key)
         except BaseException:
             traceback.print_exc()
             os._exit(1)

@@ -56,7 +56,7 @@ class SupervisedVecEnv:
         self.name, self.n_envs = name, len(factories)
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.max_restarts = max_restarts
-        self.starts = 0
+        self.n_starts = 0
         self.restarts = np.zeros(self.n_envs, np.int64)  # of each environment, in the whole run
         self.consecutive_failures = np.zeros(self.n_envs, np.int64)  # since it last finished an episode
         # environments that restarted while the run was saved, and the number of failures that caused this;
@@ -76,7 +76,7 @@ class SupervisedVecEnv:
         try:
             codec, self.actions = codecs_of(*self._workers.spaces, name)
             self.observations = replace(codec, n_frames=reports[0].n_frames)
-            self.rows = SharedArrays(self._workers.memory_fd, self.n_envs, self.observations, self.actions)
+            self.arrays = SharedArrays(self._workers.memory_fd, self.n_envs, self.observations, self.actions)
         except BaseException:
             self.close()
             raise
@@ -86,10 +86,10 @@ class SupervisedVecEnv:
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         failures = self.restarts.tolist()
-        seeds = {i: self.seeding.start_seed(i, self.starts, failures[i]) for i in range(self.n_envs)}
-        self.starts += 1
+        seeds = {i: self.seeding.start_seed(i, self.n_starts, failures[i]) for i in range(self.n_envs)}
+        self.n_starts += 1
         self._raise_first(self._process_resets(self._workers.reset(seeds)))
-        obs[:] = self.rows.obs
+        obs[:] = self.arrays.obs
 
     def step_into(
         self,
@@ -100,14 +100,14 @@ class SupervisedVecEnv:
         truncated: NDArray[np.bool_],
     ) -> EpisodeEnds | None:
         """Step every environment at once, and restart those whose step was lost."""
-        rows = self.rows
-        if np.shape(actions) != rows.actions.shape:
-            raise ShapeError(f"actions have shape {np.shape(actions)}, expected {rows.actions.shape}")
-        rows.actions[:] = actions
+        arrays = self.arrays
+        if np.shape(actions) != arrays.actions.shape:
+            raise ShapeError(f"actions have shape {np.shape(actions)}, expected {arrays.actions.shape}")
+        arrays.actions[:] = actions
         replies = self._workers.step()
         ends = self._process_replies(replies) if replies or self._unreported_envs else None
-        obs[:], rewards[:] = rows.obs, rows.rewards
-        terminated[:], truncated[:] = rows.terminated, rows.truncated
+        obs[:], rewards[:] = arrays.obs, arrays.rewards
+        terminated[:], truncated[:] = arrays.terminated, arrays.truncated
         return ends
 
     def state(self) -> dict[str, Any]:
@@ -115,10 +115,10 @@ class SupervisedVecEnv:
 
         Environments that turn out to be dead restart, and the next step reports them as lost.
         """
-        is_exact = self.resume_grade == "exact" and self.starts > 0
+        is_exact = self.resume_grade == "exact" and self.n_starts > 0
         envs = stack_states(self._env_states()) if is_exact else []
         state: dict[str, Any] = {
-            "starts": self.starts,
+            "starts": self.n_starts,
             "restarts": self.restarts.copy(),
             "in_a_row": self.consecutive_failures.copy(),
             "envs": envs,
@@ -130,7 +130,7 @@ class SupervisedVecEnv:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue in mid-episode, or let new episodes begin that differ from the run's first ones."""
-        self.starts = int(state["starts"])
+        self.n_starts = int(state["starts"])
         self.seeding.restore(state)
         self.restarts[:], self.consecutive_failures[:] = state["restarts"], state["in_a_row"]
         self._unreported_restarts, *unreported_envs = state.get("untold", [0])
@@ -154,7 +154,7 @@ class SupervisedVecEnv:
 
     def _process_replies(self, replies: Mapping[int, StepReply | Failure]) -> EpisodeEnds | None:
         """Process the replies of a step, until every environment has an observation to continue from."""
-        rows, failures = self.rows, [each for each in replies.values() if isinstance(each, Failure)]
+        arrays, failures = self.arrays, [each for each in replies.values() if isinstance(each, Failure)]
         final_infos: dict[int, Mapping[str, Any]] = {}
         for worker, reply in replies.items():
             if isinstance(reply, StepReply):
@@ -170,13 +170,17 @@ class SupervisedVecEnv:
         # the rest of a game that continued after a lost life is lost, so the whole game counts as lost
         for i in [i for i in restarted_envs & final_infos.keys() if final_infos[i].get(LIFE_LOST)]:
             del final_infos[i]
-        index = np.array(sorted(final_infos), np.int64)
-        final_obs, infos = rows.final_obs[index], [final_infos[i] for i in sorted(final_infos)]
+        ended_envs = np.array(sorted(final_infos), np.int64)
+        final_obs, infos = arrays.final_obs[ended_envs], [final_infos[i] for i in sorted(final_infos)]
         # if the step ended an episode, only the next one is lost
         lost_envs = np.array(sorted(restarted_envs - final_infos.keys()), np.int64)
-        rows.rewards[lost_envs], rows.terminated[lost_envs], rows.truncated[lost_envs] = 0.0, False, True
+        arrays.rewards[lost_envs], arrays.terminated[lost_envs], arrays.truncated[lost_envs] = (
+            0.0,
+            False,
+            True,
+        )
         return (
-            EpisodeEnds(index, final_obs, infos, lost_envs, restarts)
+            EpisodeEnds(ended_envs, final_obs, infos, lost_envs, restarts)
             if final_infos or restarted_envs
             else None
         )
@@ -186,8 +190,8 @@ class SupervisedVecEnv:
         earlier_envs, restarts = self._unreported_envs - restarted_envs, restarts + self._unreported_restarts
         self._unreported_envs, self._unreported_restarts = set(), 0
         failures = self._process_resets(self._workers.reset({i: self._restart_seed(i) for i in earlier_envs}))
-        also_restarted, times = self._recreate(failures)
-        return restarted_envs | earlier_envs | also_restarted, restarts + times
+        also_restarted, new_restarts = self._recreate(failures)
+        return restarted_envs | earlier_envs | also_restarted, restarts + new_restarts
 
     def _recreate(self, failures: Sequence[Failure]) -> tuple[set[int], int]:
         """Replace failed environments; returns which restarted, and the count of failures."""
@@ -204,7 +208,7 @@ class SupervisedVecEnv:
 
     def _restart_seed(self, i: int) -> int:
         """Return the seed of an environment that restarts."""
-        return self.seeding.restart_seed(i, self.starts, int(self.restarts[i]))
+        return self.seeding.restart_seed(i, self.n_starts, int(self.restarts[i]))
 
     def _count_failures(self, failures: Iterable[Failure]) -> None:
         """Count failures; `EnvError` if there are too many."""
@@ -212,11 +216,11 @@ class SupervisedVecEnv:
             envs = list(failure.envs)
             self.restarts[envs] += 1
             self.consecutive_failures[envs] += 1
-            times = int(self.consecutive_failures[envs].max())
-            if times > self.max_restarts:
+            n_failures = int(self.consecutive_failures[envs].max())
+            if n_failures > self.max_restarts:
                 self.close()
                 raise EnvError(
-                    f"{failure.detail}; failed {times} times without a finished episode in between, "
+                    f"{failure.detail}; failed {n_failures} times without a finished episode in between, "
                     f"expected at most env.max_restarts={self.max_restarts}\n{failure.trace}"
                 )
             log.warning("%s; restarting", failure.detail)

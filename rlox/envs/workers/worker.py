@@ -35,14 +35,16 @@ TRACEBACK_SIGNAL = signal.SIGUSR1  # makes a worker dump its traceback, even fro
 Saved = Mapping[str, Any]
 
 
-def worker_main(wire: Wire, memory_fd: int, notes_fd: int, setup: WorkerSetup, worker: int, key: int) -> None:
+def worker_main(
+    wire: Wire, memory_fd: int, traceback_fd: int, setup: WorkerSetup, worker: int, key: int
+) -> None:
     """Serve requests until the other end closes; `notes_fd` is a file for tracebacks of crashes and hangs.
 
     `key` seeds the global generators, which would otherwise be the same in all forks of a process. The
     environments are seeded by their resets.
     """
-    faulthandler.enable(notes_fd)
-    faulthandler.register(TRACEBACK_SIGNAL, notes_fd, all_threads=True)
+    faulthandler.enable(traceback_fd)
+    faulthandler.register(TRACEBACK_SIGNAL, traceback_fd, all_threads=True)
     set_num_threads(1)  # one CPU per worker
     random.seed(key)
     np.random.seed(key % 2**32)  # noqa: NPY002 environments of old draw from it
@@ -126,7 +128,7 @@ class _EnvWorker:
         if self.spaces is None:
             self.spaces = spaces
             self.observations, self.actions = codecs_of(*spaces, self.setup.name)
-            self.rows = SharedArrays(self.memory_fd, self.setup.n_envs, self.observations, self.actions)
+            self.arrays = SharedArrays(self.memory_fd, self.setup.n_envs, self.observations, self.actions)
         elif self.spaces != spaces:
             raise EnvError(
                 f"{self.setup.name} (copy {i}) has the spaces {spaces}, expected those of other copies, "
@@ -139,19 +141,19 @@ class _EnvWorker:
         for i, seed in seeds.items():
             if i in self.failed_to_make:
                 continue
-            self.rows.is_busy[i] = True
+            self.arrays.is_busy[i] = True
             try:
                 self.reset_env(i, seed)
             except (Exception, SystemExit) as error:
                 reply.failures.append(self.make_failure(i, "reset", error))
-            self.rows.is_busy[i] = False
+            self.arrays.is_busy[i] = False
         reply.infos = self.collect_infos()
         return reply
 
     def step(self) -> StepReply:
         """Step every environment, and reset those whose episode ended."""
         reply = StepReply()
-        env_actions = self.actions.to_env(self.rows.actions[self.env_indices.start : self.env_indices.stop])
+        env_actions = self.actions.to_env(self.arrays.actions[self.env_indices.start : self.env_indices.stop])
         for action, i in zip(self.actions.unbatch(env_actions), self.env_indices, strict=True):
             call = "step"
             try:
@@ -171,22 +173,22 @@ class _EnvWorker:
         """Step some environments, with actions in the environment's form; ended episodes are not reset."""
         reply = StepReply()
         for i, action in actions.items():
-            self.rows.is_busy[i] = True
+            self.arrays.is_busy[i] = True
             try:
                 if self.step_env(i, action)[0]:
                     reply.final_infos.append((i, {}))
             except (Exception, SystemExit) as error:
                 reply.failures.append(self.make_failure(i, "step", error))
-            self.rows.is_busy[i] = False
+            self.arrays.is_busy[i] = False
         return reply
 
     def step_env(self, i: int, action: Any) -> tuple[bool, Any]:
         """Step one environment; returns whether its episode ended, and its info."""
-        rows = self.rows
+        arrays = self.arrays
         result = unpack_step(self.envs[i].step(action))
-        observation, rows.rewards[i], rows.terminated[i], rows.truncated[i], info = result
-        is_done = bool(rows.terminated[i] or rows.truncated[i])
-        self.write_obs(i, observation, (rows.final_obs if is_done else rows.obs)[i])
+        observation, arrays.rewards[i], arrays.terminated[i], arrays.truncated[i], info = result
+        is_done = bool(arrays.terminated[i] or arrays.truncated[i])
+        self.write_obs(i, observation, (arrays.final_obs if is_done else arrays.obs)[i])
         return is_done, info
 
     def send_reply(self, reply: StepReply) -> None:
@@ -212,7 +214,7 @@ class _EnvWorker:
         """Begin an episode."""
         observation, info = unpack_reset(seeded_reset(self.envs[i], seed))
         self.store_info(i, info)
-        self.write_obs(i, observation, self.rows.obs[i])
+        self.write_obs(i, observation, self.arrays.obs[i])
 
     def store_info(self, i: int, info: Mapping[str, Any]) -> None:
         """Store a copy of the last info if requested; a copy, because environments may share one object."""

@@ -124,11 +124,11 @@ class EnvWorkerPool:
         self._failures.pop(worker, None)
         self._wires[worker] = self._spawner.start(worker, key)
 
-    def _group_by_worker(self, word: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
+    def _group_by_worker(self, request_name: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
         """Group arguments by worker into one request each."""
         requests: dict[int, Any] = {}
         for i, each in arguments.items():
-            requests.setdefault(self._worker_of(i), (word, {}))[1][i] = each
+            requests.setdefault(self._worker_of(i), (request_name, {}))[1][i] = each
         return requests
 
     def _request(self, call: str, requests: Mapping[int, Any], seconds: float) -> dict[int, Any]:

@@ -57,17 +57,18 @@ def write_dataset(blocks: Iterable[ColumnBlock], metadata: Mapping[str, Any], fo
 
 def _spool_columns(blocks: Iterable[ColumnBlock], scratch: Path) -> dict[str, FileColumn]:
     """Write each column to a separate file."""
-    kinds: dict[str, tuple[Any, tuple[int, ...]]] = {}
+    column_types: dict[str, tuple[Any, tuple[int, ...]]] = {}
     rows = 0
     with ExitStack() as stack:
         files = {name: stack.enter_context((scratch / name).open("wb")) for name in COLUMNS}
         for block in blocks:
-            block_kinds = {name: (block[name].dtype, block[name].shape[1:]) for name in COLUMNS}
-            kinds = kinds or block_kinds
-            if block_kinds != kinds:
-                mismatched = next(name for name in COLUMNS if block_kinds[name] != kinds[name])
+            block_types = {name: (block[name].dtype, block[name].shape[1:]) for name in COLUMNS}
+            column_types = column_types or block_types
+            if block_types != column_types:
+                mismatched = next(name for name in COLUMNS if block_types[name] != column_types[name])
                 raise ShapeError(
-                    f"{mismatched} is {block_kinds[mismatched]} from row {rows} on, {kinds[mismatched]} "
+                    f"{mismatched} is {block_types[mismatched]} from row {rows} on, "
+                    f"{column_types[mismatched]} "
                     "before"
                 )
             _require_disk(scratch, sum(column.nbytes for column in block.values()))
@@ -78,14 +79,16 @@ def _spool_columns(blocks: Iterable[ColumnBlock], scratch: Path) -> dict[str, Fi
         raise ShapeError("no transitions were read, expected one at least")
     return {
         name: FileColumn(OpenFile(scratch / name), 0, dtype, (rows, *shape))
-        for name, (dtype, shape) in kinds.items()
+        for name, (dtype, shape) in column_types.items()
     }
 
 
-def _require_disk(folder: Path, need: int) -> None:
+def _require_disk(folder: Path, required_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
-    if need > free:
-        raise StorageError(f"{folder.parent} has {free:,} bytes left, but the next rows need {need:,}")
+    if required_bytes > free:
+        raise StorageError(
+            f"{folder.parent} has {free:,} bytes left, but the next rows need {required_bytes:,}"
+        )
 
 
 def _write_safetensors(columns: Mapping[str, FileColumn], path: Path) -> None:

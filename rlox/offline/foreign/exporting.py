@@ -127,10 +127,10 @@ def _write_parquet(dataset: Dataset, path: Path) -> None:
 
 
 def _arrow_type(arrow: Any, column: Any) -> Any:
-    number = arrow.from_numpy_dtype(column.dtype)
+    arrow_type = arrow.from_numpy_dtype(column.dtype)
     for n in reversed(column.shape[1:]):
-        number = arrow.list_(number, int(n))
-    return number
+        arrow_type = arrow.list_(arrow_type, int(n))
+    return arrow_type
 
 
 def _to_lists(arrow: Any, rows: NDArray[Any], kind: Any) -> Any:
@@ -187,8 +187,8 @@ def _parse_space(text: Any) -> spaces.Space[Any] | None:
     if not isinstance(text, str):
         return None
     space = space_from_json(text)
-    simple = isinstance(space, (spaces.Box, *DISCRETE_SPACES))
-    return space if simple else None
+    is_simple = isinstance(space, (spaces.Box, *DISCRETE_SPACES))
+    return space if is_simple else None
 
 
 def _space_of_column(column: Any, name: str) -> spaces.Space[Any]:

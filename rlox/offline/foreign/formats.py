@@ -9,7 +9,15 @@ from typing import Any
 from rlox.errors import ConfigError
 from rlox.sources.dataset_file import DOCUMENT_FILE
 
-__all__ = ["ALIASES", "MINARI_FILES", "NOTE_KEY", "OPTIONAL", "ColumnBlock", "detect_format", "match_columns"]
+__all__ = [
+    "ALIASES",
+    "MINARI_FILES",
+    "NOTE_KEY",
+    "OPTIONAL_COLUMNS",
+    "ColumnBlock",
+    "detect_format",
+    "match_columns",
+]
 
 ColumnBlock = dict[str, Any]  # arrays by the keys of `ALIASES`; `next_obs` may be missing
 
@@ -22,7 +30,7 @@ ALIASES = {
     "terminated": ("terminals", "terminated", "terminations"),
     "truncated": ("timeouts", "truncated", "truncations"),
 }
-OPTIONAL = ("next_obs", "truncated")
+OPTIONAL_COLUMNS = ("next_obs", "truncated")
 NOTE_KEY = "rlox"  # key of rlox's metadata in exported datasets
 MINARI_FILES = ("metadata.json", "main_data.hdf5")  # the only files in data/ of a Minari folder
 
@@ -79,7 +87,7 @@ def match_columns(available: Collection[str], source_name: str) -> dict[str, str
             raise ConfigError(f"{source_name} has {' and '.join(present)}, expected one of them")
         if present:
             names_by_column[column] = present[0]
-        elif column not in OPTIONAL:
+        elif column not in OPTIONAL_COLUMNS:
             available_text = ", ".join(sorted(available)[:20]) or "nothing"
             raise ConfigError(
                 f"{source_name} has no {names[0]} ({', '.join(names)}); it has {available_text}"

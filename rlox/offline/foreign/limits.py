@@ -24,7 +24,7 @@ class DamagedFileError(CheckpointError):
     """A file is damaged, or declares impossible contents."""
 
 
-def require_column(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stored: int) -> None:
+def require_column(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stored_bytes: int) -> None:
     """Raise `DamagedFileError` unless a column is numeric and its size is plausible for `stored` bytes."""
     if dtype.hasobject or dtype.kind not in NUMBER_KINDS or dtype.itemsize > 8:
         raise DamagedFileError(f"{name} is {dtype}, expected numbers; pickled objects are not read")
@@ -32,9 +32,10 @@ def require_column(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stor
         raise DamagedFileError(f"{name} has shape {shape}, expected rows of numbers")
     if dtype.itemsize * prod(shape[1:]) > MAX_ROW_BYTES:
         raise DamagedFileError(f"{name} has shape {shape}: a row of more than {MAX_ROW_BYTES >> 20} MiB")
-    if dtype.itemsize * prod(shape) > MAX_COMPRESSION * max(stored, 0):
+    if dtype.itemsize * prod(shape) > MAX_COMPRESSION * max(stored_bytes, 0):
         raise DamagedFileError(
-            f"{name} declares {dtype.itemsize * prod(shape):,} bytes, and {stored:,} are stored: more than "
+            f"{name} declares {dtype.itemsize * prod(shape):,} bytes, and {stored_bytes:,} are stored: "
+            "more than "
             "any compression gives"
         )
 

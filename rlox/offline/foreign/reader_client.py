@@ -131,14 +131,14 @@ def _read_frame(pipe: _ReaderPipe, path: Path, metadata: dict[str, Any]) -> Colu
 
 def _read_array(pipe: _ReaderPipe, path: Path, name: str, dtype: str, shape: list[int]) -> Any:
     kind, sizes = np.dtype(dtype), [int(n) for n in shape]
-    need = kind.itemsize * int(np.prod(sizes, dtype=object))
-    row = kind.itemsize * int(np.prod(sizes[1:], dtype=object))
+    total_bytes = kind.itemsize * int(np.prod(sizes, dtype=object))
+    row_bytes = kind.itemsize * int(np.prod(sizes[1:], dtype=object))
     if (
         name not in ALIASES
         or kind.kind not in NUMBER_KINDS
         or min(sizes) < 0
-        or row > MAX_ROW_BYTES
-        or need > MAX_FRAME_BYTES
+        or row_bytes > MAX_ROW_BYTES
+        or total_bytes > MAX_FRAME_BYTES
     ):
         raise CheckpointError(f"{path}: its reader sent an invalid column: {name} is {dtype} of {shape}")
-    return np.frombuffer(pipe.read(need), kind).reshape(sizes)
+    return np.frombuffer(pipe.read(total_bytes), kind).reshape(sizes)

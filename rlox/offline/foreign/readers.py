@@ -84,13 +84,13 @@ class _NpyStream:
         self._name, self._file = name, file
         try:
             version = np.lib.format.read_magic(file)
-            header = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+            read_header = {(1, 0): np.lib.format.read_array_header_1_0}.get(
                 version, np.lib.format.read_array_header_2_0
             )
-            self.shape, fortran, self.dtype = header(file)
+            self.shape, is_fortran, self.dtype = read_header(file)
         except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
             raise DamagedFileError(f"{name} is no array of NumPy: {error}") from error
-        if fortran and len(self.shape) > 1:
+        if is_fortran and len(self.shape) > 1:
             raise DamagedFileError(f"{name} is stored by columns (Fortran order), expected C order")
         require_column(name, self.dtype, self.shape, info.compress_size)
         if self.dtype.itemsize * int(np.prod(self.shape)) > info.file_size:
@@ -100,12 +100,12 @@ class _NpyStream:
         """Read the next `rows` rows; all rows if `rows` is None."""
         n = self.shape[0] if rows is None else rows
         shape = (n, *self.shape[1:])
-        need = self.dtype.itemsize * int(np.prod(shape))
+        n_bytes = self.dtype.itemsize * int(np.prod(shape))
         try:
-            data = self._file.read(need)
+            data = self._file.read(n_bytes)
         except (zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
             raise DamagedFileError(f"{self._name} is damaged: {error}") from error
-        if len(data) != need:
+        if len(data) != n_bytes:
             raise DamagedFileError(f"{self._name} ends before its {self.shape[0]:,} rows")
         return np.frombuffer(data, self.dtype).reshape(shape)
 
@@ -183,11 +183,11 @@ def _arrow_to_numpy(name: str, array: Any) -> Any:
     if array.null_count:
         raise DamagedFileError(f"{name} has {array.null_count} rows without a value")
     kind, n = array.type, len(array)
-    lists = arrow.types.is_list(kind) or arrow.types.is_large_list(kind)
-    if lists or arrow.types.is_fixed_size_list(kind):
+    is_variable_list = arrow.types.is_list(kind) or arrow.types.is_large_list(kind)
+    if is_variable_list or arrow.types.is_fixed_size_list(kind):
         flat = _arrow_to_numpy(name, array.flatten())
         width = len(flat) // max(1, n)
-        if lists and not np.array_equal(np.diff(np.asarray(array.offsets)), np.full(n, width)):
+        if is_variable_list and not np.array_equal(np.diff(np.asarray(array.offsets)), np.full(n, width)):
             raise DamagedFileError(f"{name} has lists of several lengths, expected one")
         return flat.reshape(n, width, *flat.shape[1:])
     if not (arrow.types.is_boolean(kind) or arrow.types.is_integer(kind) or arrow.types.is_floating(kind)):

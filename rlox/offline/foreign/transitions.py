@@ -14,7 +14,7 @@ from rlox.offline.foreign.formats import ColumnBlock
 __all__ = ["DERIVED_KEY", "to_transitions"]
 
 DERIVED_KEY = "next_obs_derived"  # metadata key: `next_obs` was derived, not a column of the file
-CUT_KEY = "lost"  # column that marks rows whose true `next_obs` is unknown
+UNKNOWN_NEXT_KEY = "lost"  # column that marks rows whose true `next_obs` is unknown
 
 
 def to_transitions(
@@ -60,16 +60,20 @@ def _cast_columns(block: ColumnBlock, source_name: str) -> ColumnBlock:
     for name in ("obs", "next_obs"):
         if name in block:
             rows = block[name].reshape(len(block[name]), -1)
-            cast_columns[name] = rows if rows.dtype == np.uint8 else _floats(name, rows, source_name)
+            cast_columns[name] = rows if rows.dtype == np.uint8 else _to_float32(name, rows, source_name)
     actions = block["actions"]
     if actions.dtype.kind == "f":
-        cast_columns["actions"] = _floats("actions", actions, source_name)
+        cast_columns["actions"] = _to_float32("actions", actions, source_name)
     else:
         cast_columns["actions"] = actions.astype(np.int64)
-    cast_columns["rewards"] = _floats("rewards", _flat("rewards", block, source_name), source_name)
+    cast_columns["rewards"] = _to_float32(
+        "rewards", _flatten_column("rewards", block, source_name), source_name
+    )
     for name in ("terminated", "truncated"):
         flags = (
-            _flat(name, block, source_name) if name in block else np.zeros(len(cast_columns["rewards"]), bool)
+            _flatten_column(name, block, source_name)
+            if name in block
+            else np.zeros(len(cast_columns["rewards"]), bool)
         )
         if not np.isin(flags, (0, 1)).all():
             raise CheckpointError(
@@ -79,7 +83,7 @@ def _cast_columns(block: ColumnBlock, source_name: str) -> ColumnBlock:
     return cast_columns
 
 
-def _floats(name: str, column: NDArray[np.generic], source_name: str) -> NDArray[np.float32]:
+def _to_float32(name: str, column: NDArray[np.generic], source_name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         rows = column.astype(np.float32)
     if not (np.isfinite(rows) | ~np.isfinite(column)).all():
@@ -87,7 +91,7 @@ def _floats(name: str, column: NDArray[np.generic], source_name: str) -> NDArray
     return rows
 
 
-def _flat(name: str, block: ColumnBlock, source_name: str) -> NDArray[np.generic]:
+def _flatten_column(name: str, block: ColumnBlock, source_name: str) -> NDArray[np.generic]:
     column: NDArray[np.generic] = block[name]
     if column.size != len(column):
         raise ConfigError(f"{source_name}: {name} has shape {column.shape}, expected one number a row")
@@ -107,14 +111,14 @@ def _with_time_limit(
             starts = np.repeat(
                 np.concatenate([[-steps_before], last_rows + 1]), np.diff(last_rows, prepend=-1, append=n - 1)
             )
-            step = np.arange(n) - starts + 1
-            is_cut = step % time_limit == 0
+            step_numbers = np.arange(n) - starts + 1
+            is_at_limit = step_numbers % time_limit == 0
             if "next_obs" in block and metadata.get(DERIVED_KEY):
                 # derived `next_obs`: at a termination the row's `obs`, else perhaps the next episode's first
-                block[CUT_KEY] = is_cut & (block["terminated"] | ~block["truncated"])
-            block["terminated"] = block["terminated"] & ~is_cut
-            block["truncated"] = block["truncated"] | is_cut
-            steps_before = 0 if n and is_end[-1] else int(step[-1]) if n else steps_before
+                block[UNKNOWN_NEXT_KEY] = is_at_limit & (block["terminated"] | ~block["truncated"])
+            block["terminated"] = block["terminated"] & ~is_at_limit
+            block["truncated"] = block["truncated"] | is_at_limit
+            steps_before = 0 if n and is_end[-1] else int(step_numbers[-1]) if n else steps_before
         yield block
 
 
@@ -124,30 +128,35 @@ def _with_next_obs(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
     for block in blocks:
         if not len(block["rewards"]):
             continue
-        if "next_obs" in block and CUT_KEY not in block:
+        if "next_obs" in block and UNKNOWN_NEXT_KEY not in block:
             yield block
             continue
         joined = block if last_row is None else {n: np.concatenate([last_row[n], block[n]]) for n in block}
         yield from _rows_with_next_obs(joined)
         last_row = {name: column[-1:] for name, column in joined.items()}
-    if last_row is not None and (~last_row[CUT_KEY] if CUT_KEY in last_row else last_row["terminated"])[0]:
-        yield {"next_obs": last_row["obs"], **_without_cut(last_row)}
+    if (
+        last_row is not None
+        and (~last_row[UNKNOWN_NEXT_KEY] if UNKNOWN_NEXT_KEY in last_row else last_row["terminated"])[0]
+    ):
+        yield {"next_obs": last_row["obs"], **_drop_unknown_next(last_row)}
 
 
 def _rows_with_next_obs(rows: ColumnBlock) -> Iterator[ColumnBlock]:
     """Yield the rows without the last and without truncated ones, whose next observation is unknown."""
     is_end = rows["terminated"] | rows["truncated"]
-    if CUT_KEY in rows:
-        is_unknown, next_obs = rows[CUT_KEY], rows["next_obs"][:-1]
+    if UNKNOWN_NEXT_KEY in rows:
+        is_unknown, next_obs = rows[UNKNOWN_NEXT_KEY], rows["next_obs"][:-1]
     else:
         is_unknown = rows["truncated"] & ~rows["terminated"]
         next_obs = np.where(rows["terminated"][:-1, None], rows["obs"][:-1], rows["obs"][1:])
-    complete = {name: column[:-1] for name, column in _without_cut(rows).items()} | {"next_obs": next_obs}
+    complete = {name: column[:-1] for name, column in _drop_unknown_next(rows).items()} | {
+        "next_obs": next_obs
+    }
     # the step before a dropped one ends its episode
     complete["truncated"] = complete["truncated"] | (is_unknown[1:] & ~is_end[:-1])
     if not is_unknown[:-1].all():
         yield {name: column[~is_unknown[:-1]] for name, column in complete.items()}
 
 
-def _without_cut(rows: ColumnBlock) -> ColumnBlock:
-    return {name: column for name, column in rows.items() if name != CUT_KEY}
+def _drop_unknown_next(rows: ColumnBlock) -> ColumnBlock:
+    return {name: column for name, column in rows.items() if name != UNKNOWN_NEXT_KEY}

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rlox_core::buffer::{
-    BufferState, EnvIndex, FrameStack, InMemoryBuffer, MmapReplayBuffer, ObsField, OfflineDataset,
-    Prioritized, PrioritizedReplayBuffer, ReplayBuffer, Schema, SequenceReplayBuffer, Sequences, StackAxis,
-    TierConfig, Transitions, sampler_by_name,
+    BufferState, EnvIndex, FrameStack, InMemoryBuffer, MmapConfig, MmapReplayBuffer, ObsField,
+    OfflineDataset, Prioritized, PrioritizedReplayBuffer, ReplayBuffer, Schema, SequenceReplayBuffer,
+    Sequences, StackAxis, Transitions, sampler_by_name,
 };
 use rlox_core::store::{ColumnPlan, Manifest, Segment, SegmentRef, write_segment};
 use rlox_core::{Dtype, Field, Result};
@@ -16,12 +16,12 @@ use crate::draft::{Draft, DraftColumn, MAX_SEGMENTS, UNKNOWN_COLUMN};
 
 /// Capacity of a buffer in rows, over both environments.
 pub(crate) const CAPACITY: usize = 24;
-pub(crate) const ENVS: usize = 2;
+pub(crate) const N_ENVS: usize = 2;
 /// Number of kinds of buffers: uniform, prioritized, windows, tiered (memory and disk), dataset.
 pub(crate) const N_KINDS: u8 = 5;
 pub(crate) const TIERED: u8 = 3;
 /// The name under which buffers are saved.
-pub(crate) const NAME: &str = "last";
+pub(crate) const SAVE_NAME: &str = "last";
 /// The manifest's column that lists segments by number, one byte each.
 const SEGMENT_LIST: &str = "segments";
 
@@ -64,22 +64,22 @@ pub(crate) fn push(t: u8, n: usize, store: impl FnOnce(EnvIndex<'_>, Transitions
 
 pub(crate) fn uniform() -> ReplayBuffer {
     let rule = sampler_by_name("uniform").expect("a rule");
-    ReplayBuffer::new(schema(), CAPACITY, ENVS, 7, rule).expect("a buffer")
+    ReplayBuffer::new(schema(), CAPACITY, N_ENVS, 7, rule).expect("a buffer")
 }
 
 pub(crate) fn prioritized() -> PrioritizedReplayBuffer {
     let rule = Prioritized::new(CAPACITY, 0.5, 0.4, true).expect("a rule");
-    PrioritizedReplayBuffer::new(schema(), CAPACITY, ENVS, 7, rule).expect("a buffer")
+    PrioritizedReplayBuffer::new(schema(), CAPACITY, N_ENVS, 7, rule).expect("a buffer")
 }
 
 pub(crate) fn windows() -> SequenceReplayBuffer {
     let rule = Sequences::default();
-    SequenceReplayBuffer::new(schema(), CAPACITY, ENVS, 7, rule).expect("a buffer")
+    SequenceReplayBuffer::new(schema(), CAPACITY, N_ENVS, 7, rule).expect("a buffer")
 }
 
 pub(crate) fn tiered(fs: &MemoryFs) -> Result<MmapReplayBuffer> {
-    let tiers = TierConfig { hot_capacity: 12, total_capacity: CAPACITY, path: folder(), reopen: true };
-    MmapReplayBuffer::with_fs(Arc::new(fs.clone()), schema(), &tiers, ENVS, 7)
+    let tiers = MmapConfig { hot_capacity: 12, total_capacity: CAPACITY, path: folder(), reopen: true };
+    MmapReplayBuffer::with_fs(Arc::new(fs.clone()), schema(), &tiers, N_ENVS, 7)
 }
 
 pub(crate) fn dataset() -> OfflineDataset {
@@ -91,8 +91,8 @@ pub(crate) fn dataset() -> OfflineDataset {
 /// A valid save of one kind of buffer: its draft, column names and widths, meta bytes, and state.
 pub(crate) struct ValidSave {
     draft: Draft,
-    manifest: Vec<(String, usize)>,
-    segment: Vec<(String, usize)>,
+    manifest_columns: Vec<(String, usize)>,
+    segment_columns: Vec<(String, usize)>,
     meta: [Vec<u8>; 2],
     pub(crate) state: BufferState,
 }
@@ -105,40 +105,42 @@ pub(crate) fn valid_save(kind: u8) -> &'static ValidSave {
 
 fn make_valid_save(kind: u8) -> ValidSave {
     let fs = MemoryFs::default();
-    macro_rules! saved {
+    macro_rules! save_steps {
         ($make:expr, $push:expr) => {{
             let mut buffer = $make;
             buffer.set_file_system(Arc::new(fs.clone()));
             for t in 0..20 {
-                push(t, ENVS, |to, rows| $push(&mut buffer, to, rows));
+                push(t, N_ENVS, |to, rows| $push(&mut buffer, to, rows));
                 if t % 8 == 7 {
-                    buffer.save(folder(), NAME).expect("a save");
+                    buffer.save(folder(), SAVE_NAME).expect("a save");
                 }
             }
-            buffer.save(folder(), NAME).expect("a save");
+            buffer.save(folder(), SAVE_NAME).expect("a save");
             buffer.state()
         }};
     }
     let state = match kind {
-        0 => saved!(uniform(), |b: &mut ReplayBuffer, to, rows| b.push(to, rows, None).expect("room")),
-        1 => saved!(prioritized(), |b: &mut PrioritizedReplayBuffer, to, rows| {
+        0 => save_steps!(uniform(), |b: &mut ReplayBuffer, to, rows| b.push(to, rows, None).expect("room")),
+        1 => save_steps!(prioritized(), |b: &mut PrioritizedReplayBuffer, to, rows| {
             b.push(to, rows, Some(&[1.0, 2.0])).expect("room");
         }),
         2 => {
-            saved!(windows(), |b: &mut SequenceReplayBuffer, to, rows| b.push(to, rows, None).expect("room"))
+            save_steps!(windows(), |b: &mut SequenceReplayBuffer, to, rows| b
+                .push(to, rows, None)
+                .expect("room"))
         }
         TIERED => {
             let mut buffer = tiered(&fs).expect("a buffer");
             for t in 0..15 {
-                push(t, ENVS, |to, rows| buffer.push(to, rows).expect("room"));
+                push(t, N_ENVS, |to, rows| buffer.push(to, rows).expect("room"));
             }
-            buffer.save(NAME).expect("a save");
+            buffer.save(SAVE_NAME).expect("a save");
             BufferState::default()
         }
         _ => {
             let mut data = dataset();
             data.set_file_system(Arc::new(fs.clone()));
-            data.save(folder(), NAME).expect("a save");
+            data.save(folder(), SAVE_NAME).expect("a save");
             data.state()
         }
     };
@@ -146,32 +148,27 @@ fn make_valid_save(kind: u8) -> ValidSave {
 }
 
 fn read_valid_save(fs: &MemoryFs, kind: u8, state: BufferState) -> ValidSave {
-    let path = folder().join(format!("{NAME}.manifest"));
+    let path = folder().join(format!("{SAVE_NAME}.manifest"));
     let manifest = Manifest::read(fs, &path).expect("a manifest");
     let names = manifest.columns.iter().map(|(name, width, _)| (name.clone(), *width));
     let mut save = ValidSave {
         draft: Draft { kind, columns: Vec::new() },
-        manifest: names.collect(),
-        segment: Vec::new(),
+        manifest_columns: names.collect(),
+        segment_columns: Vec::new(),
         meta: [manifest.meta.clone(), Vec::new()],
         state,
     };
-    for (name, (_, _, bytes)) in manifest.columns.iter().enumerate() {
-        save.draft.columns.push(DraftColumn { file: 0, name_index: name, first: 0, bytes: bytes.clone() });
+    for (name_index, (_, _, bytes)) in manifest.columns.iter().enumerate() {
+        save.draft.columns.push(DraftColumn { file: 0, name_index, first: 0, bytes: bytes.clone() });
     }
     for (index, listed) in manifest.segments.iter().take(MAX_SEGMENTS).enumerate() {
         let path = folder().join(format!("{:012}.seg", listed.number));
         let segment = Segment::open(fs, &path).expect("a segment");
         save.meta[1] = segment.meta().to_vec();
-        save.segment = segment.columns().iter().map(|c| (c.name.clone(), c.row_bytes)).collect();
-        for (name, column) in segment.columns().iter().enumerate() {
+        save.segment_columns = segment.columns().iter().map(|c| (c.name.clone(), c.row_bytes)).collect();
+        for (name_index, column) in segment.columns().iter().enumerate() {
             let bytes = segment.read_column(&column.name).expect("its rows");
-            save.draft.columns.push(DraftColumn {
-                file: index + 1,
-                name_index: name,
-                first: column.first,
-                bytes,
-            });
+            save.draft.columns.push(DraftColumn { file: index + 1, name_index, first: column.first, bytes });
         }
     }
     save
@@ -224,7 +221,7 @@ pub(crate) fn write(draft: &Draft, save: &ValidSave) -> Option<MemoryFs> {
     let fs = MemoryFs::default();
     let mut segment_refs = Vec::new();
     for number in 1..=MAX_SEGMENTS {
-        let (plans, rows) = columns_of_file(draft, number, &save.segment);
+        let (plans, rows) = columns_of_file(draft, number, &save.segment_columns);
         if plans.is_empty() {
             continue;
         }
@@ -234,7 +231,7 @@ pub(crate) fn write(draft: &Draft, save: &ValidSave) -> Option<MemoryFs> {
         let bytes = fs.get(&path)?.len() as u64;
         segment_refs.push(SegmentRef { number: number as u64, checksum, bytes });
     }
-    let mut names = save.manifest.clone();
+    let mut names = save.manifest_columns.clone();
     names.push((SEGMENT_LIST.to_owned(), 1));
     let (plans, rows) = columns_of_file(draft, 0, &names);
     let mut segments = segment_refs.clone();
@@ -249,7 +246,7 @@ pub(crate) fn write(draft: &Draft, save: &ValidSave) -> Option<MemoryFs> {
         }
     }
     let manifest = Manifest { segments, columns, meta: save.meta[0].clone() };
-    let name = if draft.kind % N_KINDS == TIERED { "newest" } else { NAME };
+    let name = if draft.kind % N_KINDS == TIERED { "newest" } else { SAVE_NAME };
     let path = folder().join(format!("{name}.manifest"));
     manifest.write(Arc::new(fs.clone()), &path).ok()?;
     Some(fs)

@@ -36,9 +36,9 @@ fn step(envs: &mut VecEnv, n: usize) {
     let mut obs = vec![0.0; n * envs.obs_dim()];
     let (mut rewards, mut terminated, mut truncated) = (vec![0.0; n], vec![false; n], vec![false; n]);
     let (choices, vectors) = (vec![0; n], vec![0.5; n * envs.spec().action.dim()]);
-    let discrete = matches!(envs.spec().action, ActionSpace::Discrete { .. });
+    let is_discrete = matches!(envs.spec().action, ActionSpace::Discrete { .. });
     for _ in 0..3 {
-        let actions = if discrete { Actions::Discrete(&choices) } else { Actions::Box(&vectors) };
+        let actions = if is_discrete { Actions::Discrete(&choices) } else { Actions::Box(&vectors) };
         let out = StepOut {
             obs: &mut obs,
             rewards: &mut rewards,

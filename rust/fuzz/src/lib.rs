@@ -6,32 +6,32 @@ mod disk;
 mod draft;
 mod environments;
 mod policies;
-mod tries;
+mod readers;
 
 pub use buffers::{valid_drafts, valid_states};
 pub use draft::{Draft, DraftColumn};
 pub use environments::valid_snapshots;
 pub use policies::valid_descriptions;
-pub use tries::{check_valid_drafts, valid_files};
+pub use readers::{check_valid_drafts, valid_files};
 
 /// Reads a segment file.
 pub fn segment(data: &[u8]) {
-    check_memory(|| tries::read_segment(&set_length(data)));
+    check_memory(|| readers::read_segment(&set_length(data)));
 }
 
 /// Reads a manifest file.
 pub fn manifest(data: &[u8]) {
-    check_memory(|| tries::read_manifest(&set_length(data)));
+    check_memory(|| readers::read_manifest(&set_length(data)));
 }
 
 /// Loads the saved buffer that a [`Draft`] describes.
 pub fn replay(data: &[u8]) {
-    check_memory(|| tries::open(&Draft::from_bytes(data)));
+    check_memory(|| readers::open(&Draft::from_bytes(data)));
 }
 
 /// Restores a buffer from the state that a [`Draft`] describes.
 pub fn state(data: &[u8]) {
-    check_memory(|| tries::restore(&Draft::from_bytes(data)));
+    check_memory(|| readers::restore(&Draft::from_bytes(data)));
 }
 
 /// Restores a snapshot of environments; `data` has no checksum.

@@ -22,7 +22,7 @@ fn files() -> &'static [Vec<u8>] {
 }
 
 /// Returns the text that describes the policy of a file.
-fn text(file: &[u8]) -> String {
+fn description_of(file: &[u8]) -> String {
     let (_, header) = SafeTensors::read_metadata(file).expect("a policy");
     header.metadata().as_ref().expect("a description")["rlox"].clone()
 }
@@ -30,7 +30,7 @@ fn text(file: &[u8]) -> String {
 /// Returns a valid input for each file: the number of the file, and its description.
 #[must_use]
 pub fn valid_descriptions() -> Vec<Vec<u8>> {
-    let seed = |(number, file): (u8, &Vec<u8>)| [&[number], text(file).as_bytes()].concat();
+    let seed = |(number, file): (u8, &Vec<u8>)| [&[number], description_of(file).as_bytes()].concat();
     (0..).zip(files()).map(seed).collect()
 }
 

@@ -45,7 +45,7 @@ fn schema(dim: usize) -> Result<Schema> {
 /// last.
 struct TransitionPool {
     /// Bytes of an observation.
-    width: usize,
+    obs_bytes: usize,
     obs: Vec<u8>,
     actions: Vec<u8>,
     rewards: Vec<u8>,
@@ -61,7 +61,7 @@ impl TransitionPool {
         let (width, mut obs) = (4 * dim, bytes("obs", POOL * dim));
         obs.extend_from_within(..width);
         Self {
-            width,
+            obs_bytes: width,
             obs,
             actions: bytes("actions", POOL),
             rewards: bytes("rewards", POOL),
@@ -77,11 +77,11 @@ impl TransitionPool {
         push: impl FnOnce(Transitions<'_>) -> Result<()>,
     ) -> Result<()> {
         let part = |bytes, width| slice(bytes, range.start * width..range.end * width);
-        let next = self.obs.get(self.width..).unwrap_or_default();
+        let next = self.obs.get(self.obs_bytes..).unwrap_or_default();
         push(Transitions {
             n: range.len(),
-            obs: &[part(&self.obs, self.width)],
-            next_obs: Some(&[part(next, self.width)]),
+            obs: &[part(&self.obs, self.obs_bytes)],
+            next_obs: Some(&[part(next, self.obs_bytes)]),
             columns: &[part(&self.actions, 4), part(&self.rewards, 4)],
             terminated: part(&self.terminated, 1),
             truncated: part(&self.truncated, 1),

@@ -25,12 +25,12 @@ pub(crate) fn kernels() -> Vec<Kernel> {
 }
 
 /// Random actions of `POOL` steps.
-enum Pool {
+enum ActionPool {
     Discrete(Vec<i64>),
     Box(Vec<f32>),
 }
 
-impl Pool {
+impl ActionPool {
     fn draw(space: &ActionSpace, n: usize) -> Self {
         let numbers = uniform("actions", POOL * n * space.dim());
         match space {
@@ -62,7 +62,7 @@ fn choose(u: f64, choices: usize) -> i64 {
 fn step(id: &str, precision: Precision, n: usize) -> Result<Work> {
     let mut envs = VecEnv::with_tiling(id, n, Seeding::Run(1), precision, Tiling::default())?;
     let space = &envs.spec().action;
-    let (pool, len, mut turn) = (Pool::draw(space, n), n * space.dim(), 0);
+    let (pool, len, mut turn) = (ActionPool::draw(space, n), n * space.dim(), 0);
     let mut obs = vec![0.0; n * envs.obs_dim()];
     let (mut rewards, mut terminated, mut truncated) = (vec![0.0; n], vec![false; n], vec![false; n]);
     Ok(Box::new(move || {

@@ -41,7 +41,7 @@ fn trajectory(steps: usize) -> Result<Work> {
     let (mut advantages, mut returns) = (rewards.clone(), rewards.clone());
     Ok(Box::new(move || {
         let out = gae::Out { advantages: &mut advantages, returns: &mut returns };
-        let next = gae::Next::Bootstrap(0.5);
+        let next = gae::NextValueSource::Bootstrap(0.5);
         gae::trajectory(&rewards, &values, next, Ends::without_truncation(&ends), discount, out)
     }))
 }
@@ -53,7 +53,8 @@ fn env_major<F: Float>(steps: usize, n_envs: usize) -> Result<Work> {
     let (mut advantages, mut returns) = (rewards.clone(), rewards.clone());
     Ok(Box::new(move || {
         let out = gae::Out { advantages: &mut advantages, returns: &mut returns };
-        let (next, ends) = (gae::Next::Bootstrap(last.as_slice()), Ends::without_truncation(&ends));
+        let (next, ends) =
+            (gae::NextValueSource::Bootstrap(last.as_slice()), Ends::without_truncation(&ends));
         gae::env_major(&rewards, &values, next, ends, steps, discount, out)
     }))
 }
@@ -68,7 +69,7 @@ fn time_major<F: Float>(steps: usize, n_envs: usize) -> Result<Work> {
         let input = gae::TimeMajor {
             rewards: &rewards,
             values: &values,
-            next: gae::Next::Values(&next_values),
+            next: gae::NextValueSource::Values(&next_values),
             ends: Ends { terminated: &terminated, truncated: &truncated },
             n_envs,
         };

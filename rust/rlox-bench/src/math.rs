@@ -22,20 +22,20 @@ pub(crate) fn kernels() -> Vec<Kernel> {
     all
 }
 
-fn kernels_in<F: Float>(float: &str) -> Vec<Kernel> {
+fn kernels_in<F: Float>(precision: &str) -> Vec<Kernel> {
     let functions: [(&str, InPlace<F>); 3] =
         [("exp", in_place::exp), ("tanh", in_place::tanh), ("sigmoid", in_place::sigmoid)];
     let mut all = Vec::new();
     for size in SIZES {
         for (name, function) in functions {
-            let name = format!("{name}/{float}/{size}");
+            let name = format!("{name}/{precision}/{size}");
             all.push(Kernel::new(name, size, move || Ok(elementwise(function, size))));
         }
-        let name = format!("normal/{float}/{size}");
+        let name = format!("normal/{precision}/{size}");
         all.push(Kernel::new(name, size, move || Ok(batch_of_normals::<F>(size))));
     }
     for (rows, columns) in ROWS {
-        let name = format!("log_softmax/{float}/{rows}x{columns}");
+        let name = format!("log_softmax/{precision}/{rows}x{columns}");
         let len = rows * columns;
         all.push(Kernel::new(name, len, move || Ok(log_softmax::<F>(len, columns))));
     }

@@ -5,7 +5,7 @@ use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
     A2cSettings, ActionKind, ActionsTaken, Activation, ActorCritic, Architecture, Matrix, Number,
-    OnPolicyEngine, PpoSettings, Rows,
+    OnPolicyEngine, PpoSettings, RolloutRows,
 };
 
 use crate::inputs::{normal, to_f32};
@@ -64,10 +64,10 @@ impl Case {
 }
 
 /// Borrows the columns of a rollout.
-fn rows<'a>(obs: &'a [f32], actions: &'a [i64], numbers: &'a [Vec<f32>; 4]) -> Rows<'a, f32> {
+fn rows<'a>(obs: &'a [f32], actions: &'a [i64], numbers: &'a [Vec<f32>; 4]) -> RolloutRows<'a, f32> {
     let [log_probs, values, advantages, returns] = numbers;
-    let done = ActionsTaken::Choices(actions, None);
-    Rows { obs, obs_dim: OBS_DIM, actions: done, log_probs, values, advantages, returns }
+    let actions_taken = ActionsTaken::Choices(actions, None);
+    RolloutRows { obs, obs_dim: OBS_DIM, actions: actions_taken, log_probs, values, advantages, returns }
 }
 
 fn ppo(width: usize, n: usize) -> Result<Work> {

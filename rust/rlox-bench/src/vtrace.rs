@@ -1,7 +1,7 @@
 //! V-trace of one trajectory.
 
 use rlox_core::Result;
-use rlox_core::advantage::gae::Next;
+use rlox_core::advantage::gae::NextValueSource;
 use rlox_core::advantage::vtrace::{Clip, Input, Out, vtrace};
 use rlox_core::advantage::{Discount, Ends};
 use rlox_core::math::Float;
@@ -29,10 +29,10 @@ fn trajectory<F: Float>() -> Result<Work> {
             log_rhos: &log_rhos,
             rewards: &rewards,
             values: &values,
-            next: Next::Bootstrap(last.as_slice()),
+            next: NextValueSource::Bootstrap(last.as_slice()),
             ends: Ends::without_truncation(&ends),
             n_envs: 1,
         };
-        vtrace(input, discount, clip, Out { vs: &mut vs, pg_advantages: &mut pg_advantages })
+        vtrace(input, discount, clip, Out { value_targets: &mut vs, pg_advantages: &mut pg_advantages })
     }))
 }

@@ -18,7 +18,7 @@ pub struct BurnActorCritic {
     /// Only for continuous actions.
     log_std: Option<ArraySpec>,
     kind: ActionKind,
-    len: usize,
+    n_parameters: usize,
 }
 
 impl BurnActorCritic {
@@ -42,7 +42,7 @@ impl BurnActorCritic {
         };
         let (actor, critic) =
             (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
-        Ok(Self { actor, critic, log_std, kind: architecture.kind, len: layout.len() })
+        Ok(Self { actor, critic, log_std, kind: architecture.kind, n_parameters: layout.len() })
     }
 
     fn arrays(&self) -> impl Iterator<Item = &ArraySpec> {
@@ -51,7 +51,7 @@ impl BurnActorCritic {
     }
 
     /// Checks that there is an action for each observation, of the kind that the policy gives.
-    fn check(&self, batch: Minibatch<'_>) -> Result<()> {
+    fn check_actions(&self, batch: Minibatch<'_>) -> Result<()> {
         let (n, k) = (self.actor.n_rows(batch.obs)?, self.actor.outputs());
         match (batch.actions, &self.log_std) {
             (ActionsTaken::Choices(actions, None), None) => {
@@ -70,7 +70,7 @@ impl BurnActorCritic {
     }
 
     fn compute_outputs(&self, leaves: &Leaves, batch: Minibatch<'_>) -> Result<NetOutputs> {
-        self.check(batch)?;
+        self.check_actions(batch)?;
         let outputs = self.actor.forward(leaves, batch.obs)?;
         let (log_probs, entropy) = match (batch.actions, &self.log_std) {
             (ActionsTaken::Vectors(actions), Some(log_std)) => {
@@ -117,7 +117,7 @@ impl StochasticPolicy for BurnActorCritic {
         log_probs: &mut [f32],
     ) -> Result<()> {
         let arrays = self.actor.layers.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), arrays, false)?;
         self.actor.n_rows(input.obs)?; // checks the length
         let outputs = to_numbers(self.actor.forward(&leaves, input.obs)?)?;
         let distribution = match &self.log_std {
@@ -131,7 +131,7 @@ impl StochasticPolicy for BurnActorCritic {
 impl ActorCritic for BurnActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let arrays = self.critic.layers.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), arrays, false)?;
         self.critic.n_rows(obs)?; // checks the length
         copy_numbers("values", self.critic.forward(&leaves, obs)?, out)
     }
@@ -143,10 +143,10 @@ impl ActorCritic for BurnActorCritic {
         loss: &PpoLoss,
         gradient: &mut [f32],
     ) -> Result<PpoTerms> {
-        let leaves = Leaves::new((parameters, self.len), self.arrays(), true)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), self.arrays(), true)?;
         let outputs = self.compute_outputs(&leaves, batch)?;
         let (total, terms) = loss::ppo(loss, outputs, batch.rollout, &leaves.device)?;
-        leaves.gradient(total.backward(), gradient)?;
+        leaves.write_gradient(total.backward(), gradient)?;
         Ok(terms)
     }
 }

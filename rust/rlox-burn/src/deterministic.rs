@@ -13,7 +13,7 @@ use crate::net::{Leaves, Net, copy_numbers, to_tensor};
 #[derive(Debug, Clone)]
 pub struct BurnDeterministic {
     net: Net,
-    len: usize,
+    n_parameters: usize,
 }
 
 impl BurnDeterministic {
@@ -24,7 +24,7 @@ impl BurnDeterministic {
     /// Same as [`Mlp::new`].
     pub fn new(layout: &Layout, prefix: &str, sizes: &[usize], activation: Activation) -> Result<Self> {
         Mlp::new(layout, prefix, sizes, activation)?; // checks the arguments
-        Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
+        Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, n_parameters: layout.len() })
     }
 
     fn compute_actions(
@@ -34,7 +34,7 @@ impl BurnDeterministic {
         needs_gradient: bool,
     ) -> Result<(Leaves, Tensor<2>)> {
         let arrays = self.net.layers.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), arrays, needs_gradient)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), arrays, needs_gradient)?;
         self.net.n_rows(obs)?; // checks the length
         let actions = self.net.forward(&leaves, obs)?.tanh();
         Ok((leaves, actions))
@@ -50,13 +50,13 @@ impl DeterministicPolicy for BurnDeterministic {
         &self,
         parameters: &[f32],
         obs: &[f32],
-        to_actions: &[f32],
+        action_gradient: &[f32],
         gradient: &mut [f32],
     ) -> Result<()> {
         let (leaves, actions) = self.compute_actions(parameters, obs, true)?;
         let [n, k] = actions.dims();
-        check_len("gradient of the actions", to_actions.len(), n * k, "as the actions")?;
-        let gradient_tensor = to_tensor(to_actions, &leaves.device).reshape([n, k]);
-        leaves.gradient((actions * gradient_tensor).sum().backward(), gradient)
+        check_len("gradient of the actions", action_gradient.len(), n * k, "as the actions")?;
+        let gradient_tensor = to_tensor(action_gradient, &leaves.device).reshape([n, k]);
+        leaves.write_gradient((actions * gradient_tensor).sum().backward(), gradient)
     }
 }

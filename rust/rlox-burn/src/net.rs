@@ -124,7 +124,7 @@ impl Leaves {
     }
 
     /// Writes the gradients into their ranges of the vector, 0 where there is none.
-    pub(crate) fn gradient(&self, mut store: Gradients, gradient: &mut [f32]) -> Result<()> {
+    pub(crate) fn write_gradient(&self, mut store: Gradients, gradient: &mut [f32]) -> Result<()> {
         check_len("gradient", gradient.len(), self.len, "as the parameters")?;
         gradient.fill(0.0);
         for (range, tensor) in &self.tensors {

@@ -14,7 +14,7 @@ use crate::net::{Leaves, Net, choice_tensor, copy_numbers, to_number, to_tensor}
 #[derive(Debug, Clone)]
 pub struct BurnQNetwork {
     net: Net,
-    len: usize,
+    n_parameters: usize,
 }
 
 impl BurnQNetwork {
@@ -30,11 +30,11 @@ impl BurnQNetwork {
         }
         let sizes =
             [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]].concat();
-        Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, len: layout.len() })
+        Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, n_parameters: layout.len() })
     }
 
     fn leaves(&self, parameters: &[f32], needs_gradient: bool) -> Result<Leaves> {
-        Leaves::new((parameters, self.len), self.net.layers.iter().flatten(), needs_gradient)
+        Leaves::new((parameters, self.n_parameters), self.net.layers.iter().flatten(), needs_gradient)
     }
 }
 
@@ -64,7 +64,7 @@ impl QFunction for BurnQNetwork {
         let action_indices = choice_tensor(batch.actions, &leaves.device);
         let q = self.net.forward(&leaves, batch.obs)?.gather(1, action_indices).squeeze_dim::<1>(1);
         let total = elementwise_loss(loss, q - to_tensor(batch.td_targets, &leaves.device)).mean();
-        leaves.gradient(total.backward(), gradient)?;
+        leaves.write_gradient(total.backward(), gradient)?;
         to_number(&total)
     }
 }

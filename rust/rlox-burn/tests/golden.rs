@@ -8,13 +8,13 @@ mod torch;
 use rlox_burn::{BurnActorCritic, BurnDeterministic, BurnQNetwork};
 
 #[test]
-fn an_actor_and_a_critic_say_and_learn_what_torch_does() {
-    torch::check_actor_critic(|layout, of| BurnActorCritic::new(layout, of).unwrap());
+fn outputs_and_gradients_of_an_actor_and_a_critic_are_those_of_torch() {
+    torch::check_actor_critic(|layout, architecture| BurnActorCritic::new(layout, architecture).unwrap());
 }
 
 #[test]
 fn values_of_choices_and_their_gradients_are_those_of_torch() {
-    torch::check_q_function(|layout, of| BurnQNetwork::new(layout, of).unwrap());
+    torch::check_q_function(|layout, architecture| BurnQNetwork::new(layout, architecture).unwrap());
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub struct CandleActorCritic {
     /// Only for continuous actions.
     log_std: Option<ArraySpec>,
     kind: ActionKind,
-    len: usize,
+    n_parameters: usize,
 }
 
 impl CandleActorCritic {
@@ -44,7 +44,7 @@ impl CandleActorCritic {
         };
         let (actor, critic) =
             (net("actor", &architecture.actor, outputs)?, net("critic", &architecture.critic, 1)?);
-        Ok(Self { actor, critic, log_std, kind: architecture.kind, len: layout.len() })
+        Ok(Self { actor, critic, log_std, kind: architecture.kind, n_parameters: layout.len() })
     }
 
     fn arrays(&self) -> impl Iterator<Item = &ArraySpec> {
@@ -116,7 +116,7 @@ impl StochasticPolicy for CandleActorCritic {
         log_probs: &mut [f32],
     ) -> Result<()> {
         let arrays = self.actor.layers.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), arrays, false)?;
         let outputs =
             self.actor.forward(&leaves, &self.actor.obs_tensor(input.obs)?).map_err(to_internal_error)?;
         let outputs = to_numbers(&outputs)?;
@@ -131,7 +131,7 @@ impl StochasticPolicy for CandleActorCritic {
 impl ActorCritic for CandleActorCritic {
     fn values(&self, parameters: &[f32], obs: &[f32], out: &mut [f32]) -> Result<()> {
         let arrays = self.critic.layers.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), arrays, false)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), arrays, false)?;
         let values =
             self.critic.forward(&leaves, &self.critic.obs_tensor(obs)?).map_err(to_internal_error)?;
         copy_numbers("values", &values, out)
@@ -144,10 +144,10 @@ impl ActorCritic for CandleActorCritic {
         loss: &PpoLoss,
         gradient: &mut [f32],
     ) -> Result<PpoTerms> {
-        let leaves = Leaves::new((parameters, self.len), self.arrays(), true)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), self.arrays(), true)?;
         let outputs = self.compute_outputs(&leaves, batch)?;
         let (total, terms) = loss::ppo(loss, &outputs, batch.rollout)?;
-        leaves.gradient(&total.backward().map_err(to_internal_error)?, gradient)?;
+        leaves.write_gradient(&total.backward().map_err(to_internal_error)?, gradient)?;
         Ok(terms)
     }
 }

@@ -14,7 +14,7 @@ use crate::net::{Leaves, Net, copy_numbers};
 #[derive(Debug, Clone)]
 pub struct CandleDeterministic {
     net: Net,
-    len: usize,
+    n_parameters: usize,
 }
 
 impl CandleDeterministic {
@@ -25,7 +25,7 @@ impl CandleDeterministic {
     /// Same as [`Mlp::new`].
     pub fn new(layout: &Layout, prefix: &str, sizes: &[usize], activation: Activation) -> Result<Self> {
         Mlp::new(layout, prefix, sizes, activation)?; // checks the arguments
-        Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, len: layout.len() })
+        Ok(Self { net: Net::new(layout, prefix, sizes, activation)?, n_parameters: layout.len() })
     }
 
     fn compute_actions(
@@ -35,7 +35,7 @@ impl CandleDeterministic {
         needs_gradient: bool,
     ) -> Result<(Leaves, Tensor)> {
         let arrays = self.net.layers.iter().flatten();
-        let leaves = Leaves::new((parameters, self.len), arrays, needs_gradient)?;
+        let leaves = Leaves::new((parameters, self.n_parameters), arrays, needs_gradient)?;
         let outputs = self.net.forward(&leaves, &self.net.obs_tensor(obs)?);
         let actions = outputs.and_then(|outputs| outputs.tanh()).map_err(to_internal_error)?;
         Ok((leaves, actions))
@@ -51,16 +51,16 @@ impl DeterministicPolicy for CandleDeterministic {
         &self,
         parameters: &[f32],
         obs: &[f32],
-        to_actions: &[f32],
+        action_gradient: &[f32],
         gradient: &mut [f32],
     ) -> Result<()> {
         let (leaves, actions) = self.compute_actions(parameters, obs, true)?;
         let (len, expected) = (actions.elem_count(), "as the actions");
-        check_len("gradient of the actions", to_actions.len(), len, expected)?;
+        check_len("gradient of the actions", action_gradient.len(), len, expected)?;
         let compute_gradients = || {
-            let gradient_tensor = Tensor::from_slice(to_actions, actions.dims(), &Device::Cpu)?;
+            let gradient_tensor = Tensor::from_slice(action_gradient, actions.dims(), &Device::Cpu)?;
             (&actions * gradient_tensor)?.sum_all()?.backward()
         };
-        leaves.gradient(&compute_gradients().map_err(to_internal_error)?, gradient)
+        leaves.write_gradient(&compute_gradients().map_err(to_internal_error)?, gradient)
     }
 }

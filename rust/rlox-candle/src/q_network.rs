@@ -15,7 +15,7 @@ use crate::net::{Leaves, Net, copy_numbers};
 #[derive(Debug, Clone)]
 pub struct CandleQNetwork {
     net: Net,
-    len: usize,
+    n_parameters: usize,
 }
 
 impl CandleQNetwork {
@@ -31,11 +31,11 @@ impl CandleQNetwork {
         }
         let sizes =
             [&[architecture.obs_dim], architecture.hidden.as_slice(), &[architecture.choices]].concat();
-        Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, len: layout.len() })
+        Ok(Self { net: Net::new(layout, "q", &sizes, architecture.activation)?, n_parameters: layout.len() })
     }
 
     fn leaves(&self, parameters: &[f32], needs_gradient: bool) -> Result<Leaves> {
-        Leaves::new((parameters, self.len), self.net.layers.iter().flatten(), needs_gradient)
+        Leaves::new((parameters, self.n_parameters), self.net.layers.iter().flatten(), needs_gradient)
     }
 }
 
@@ -70,7 +70,7 @@ impl QFunction for CandleQNetwork {
             elementwise_loss(loss, &errors)?.mean_all()
         };
         let total = compute_loss().map_err(to_internal_error)?;
-        leaves.gradient(&total.backward().map_err(to_internal_error)?, gradient)?;
+        leaves.write_gradient(&total.backward().map_err(to_internal_error)?, gradient)?;
         Ok(f64::from(total.to_scalar::<f32>().map_err(to_internal_error)?))
     }
 }

@@ -12,7 +12,7 @@ fn iterations_of_collecting_and_learning_are_those_of_the_engine_cpu() {
 }
 
 #[test]
-fn what_is_left_to_the_engine_cpu_is_refused_by_name() {
+fn unsupported_features_are_refused_by_name() {
     engine::check_refusals(CandleActorCritic::new, CandleQNetwork::new);
 }
 
@@ -22,6 +22,6 @@ fn a_layout_that_lacks_an_array_is_refused_by_its_name() {
 }
 
 #[test]
-fn no_rows_are_nothing_to_say_of_and_nothing_to_learn_from() {
+fn an_empty_batch_has_no_outputs_and_a_loss_of_nan() {
     engine::check_no_rows(CandleQNetwork::new);
 }

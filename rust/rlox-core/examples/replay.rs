@@ -18,69 +18,70 @@ use rlox_core::env::{Actions, Seeding, StepOut, VecEnv};
 use rlox_core::seed::Stream;
 use rlox_core::{Dtype, Field, Result};
 
-const ENVS: usize = 8;
-const STEPS: usize = 2_000;
+const N_ENVS: usize = 8;
+const N_STEPS: usize = 2_000;
 const CAPACITY: usize = 10_000;
-const BATCH: usize = 64;
-const OBS: usize = 4;
+const BATCH_SIZE: usize = 64;
+const OBS_DIM: usize = 4;
 
 fn main() -> Result<()> {
-    let mut buffer = empty()?;
-    let ended = fill(&mut buffer)?;
-    println!("{} transitions held of {}, {ended} episodes", held(&buffer), ENVS * STEPS);
+    let mut buffer = make_buffer()?;
+    let n_ended = fill(&mut buffer)?;
+    println!("{} transitions held of {}, {n_ended} episodes", n_stored(&buffer), N_ENVS * N_STEPS);
 
     // The rewards of three steps, R = r + 0.99 r' + 0.99^2 r'', and the discount of the value after.
     let n_step = NStep::new(3, 0.99)?;
-    let mut batch = OwnedBatch::new(buffer.rows().schema(), BatchKind::WeightedNStep, BATCH);
+    let mut batch = OwnedBatch::new(buffer.rows().schema(), BatchKind::WeightedNStep, BATCH_SIZE);
     for update in 0..3 {
-        let drawn = buffer.sample(request(None))?;
-        batch.fill(|batch| buffer.gather(&drawn.rows, Some(n_step), batch))?;
+        let sampled_batch = buffer.sample(request(None))?;
+        batch.fill(|batch| buffer.gather(&sampled_batch.rows, Some(n_step), batch))?;
         let td_errors: Vec<f64> =
             batch.f32(BatchPart::Column(Schema::REWARDS)).into_iter().map(f64::from).collect();
-        let indices: Vec<u64> = drawn.rows.iter().map(|&row| buffer.rows().rings().index(row)).collect();
+        let indices: Vec<u64> =
+            sampled_batch.rows.iter().map(|&row| buffer.rows().rings().index(row)).collect();
         buffer.update_priorities(&indices, &td_errors)?;
         let mean = td_errors.iter().sum::<f64>() / 64.0;
-        let least = drawn.weights.iter().copied().fold(1.0, f64::min);
-        println!("update {update}: mean 3-step return {mean:.3}, smallest weight {least:.3}");
+        let min_weight = sampled_batch.weights.iter().copied().fold(1.0, f64::min);
+        println!("update {update}: mean 3-step return {mean:.3}, smallest weight {min_weight:.3}");
     }
 
     let folder = std::env::temp_dir().join(format!("rlox-example-replay-{}", std::process::id()));
     let saved = buffer.save(&folder, "last")?;
-    let mut other = empty()?;
+    let mut other = make_buffer()?;
     other.load(&folder, "last")?;
-    let same = buffer.sample(request(Some(1)))? == other.sample(request(Some(1)))?;
-    println!("saved {} bytes; the loaded buffer draws the same batch: {same}", saved.new_bytes);
+    let is_same = buffer.sample(request(Some(1)))? == other.sample(request(Some(1)))?;
+    println!("saved {} bytes; the loaded buffer draws the same batch: {is_same}", saved.new_bytes);
     // The result is ignored: files that remain in a temporary folder do no harm.
     drop(std::fs::remove_dir_all(&folder));
     Ok(())
 }
 
 /// Makes a buffer of float32 observations `[4]`, int64 actions `[1]` and float32 rewards.
-fn empty() -> Result<PrioritizedReplayBuffer> {
-    let obs = ObsField { field: Field::new("", Dtype::F32, [OBS]), stack: None };
+fn make_buffer() -> Result<PrioritizedReplayBuffer> {
+    let obs = ObsField { field: Field::new("", Dtype::F32, [OBS_DIM]), stack: None };
     let schema = Schema::new(vec![obs], (Dtype::I64, vec![1]), Dtype::F32, Vec::new())?;
     let rule = Prioritized::new(CAPACITY, 0.6, 0.4, true)?;
-    PrioritizedReplayBuffer::new(schema, CAPACITY, ENVS, 0, rule)
+    PrioritizedReplayBuffer::new(schema, CAPACITY, N_ENVS, 0, rule)
 }
 
-fn held(buffer: &PrioritizedReplayBuffer) -> usize {
+fn n_stored(buffer: &PrioritizedReplayBuffer) -> usize {
     buffer.rows().rings().len()
 }
 
 fn request(seed: Option<u64>) -> SampleRequest {
-    SampleRequest { batch_size: BATCH, n_batches: 1, len: 1, seed }
+    SampleRequest { batch_size: BATCH_SIZE, n_batches: 1, len: 1, seed }
 }
 
 /// Steps the environments with random actions and pushes each step; returns how many episodes ended.
 fn fill(buffer: &mut PrioritizedReplayBuffer) -> Result<usize> {
-    let mut envs = VecEnv::new("CartPole-v1", ENVS, Seeding::Run(0))?;
-    let mut random = Stream::new(0, "action", 0);
-    let (mut obs, mut next) = (vec![0.0; ENVS * OBS], vec![0.0; ENVS * OBS]);
-    let (mut rewards, mut ended) = (vec![0.0; ENVS], 0);
-    let (mut terminated, mut truncated) = (vec![false; ENVS], vec![false; ENVS]);
+    let mut envs = VecEnv::new("CartPole-v1", N_ENVS, Seeding::Run(0))?;
+    let mut stream = Stream::new(0, "action", 0);
+    let (mut obs, mut next) = (vec![0.0; N_ENVS * OBS_DIM], vec![0.0; N_ENVS * OBS_DIM]);
+    let (mut rewards, mut n_ended) = (vec![0.0; N_ENVS], 0);
+    let (mut terminated, mut truncated) = (vec![false; N_ENVS], vec![false; N_ENVS]);
     envs.observe_into(&mut obs)?;
-    for _ in 0..STEPS {
-        let actions: Vec<i64> = (0..ENVS).map(|_| i64::from(random.uniform() < 0.5)).collect();
+    for _ in 0..N_STEPS {
+        let actions: Vec<i64> = (0..N_ENVS).map(|_| i64::from(stream.uniform() < 0.5)).collect();
         let out = StepOut {
             obs: &mut next,
             rewards: &mut rewards,
@@ -90,18 +91,18 @@ fn fill(buffer: &mut PrioritizedReplayBuffer) -> Result<usize> {
         envs.step_into(Actions::Discrete(&actions), out)?;
         // Where an episode ended, `next` has the first observation of the next episode. The buffer
         // gets the last one of the ended episode.
-        let mut reached = next.clone();
-        let finals = envs.episode_ends();
-        for (&env, last) in finals.indices.iter().zip(finals.obs.chunks_exact(OBS)) {
-            if let Some(row) = reached.chunks_exact_mut(OBS).nth(env) {
+        let mut reached_obs = next.clone();
+        let episode_ends = envs.episode_ends();
+        for (&env, last) in episode_ends.indices.iter().zip(episode_ends.obs.chunks_exact(OBS_DIM)) {
+            if let Some(row) = reached_obs.chunks_exact_mut(OBS_DIM).nth(env) {
                 row.copy_from_slice(last);
             }
         }
-        ended += finals.indices.len();
-        push(buffer, (&obs, &reached), &actions, &rewards, (&terminated, &truncated))?;
+        n_ended += episode_ends.indices.len();
+        push(buffer, (&obs, &reached_obs), &actions, &rewards, (&terminated, &truncated))?;
         std::mem::swap(&mut obs, &mut next);
     }
-    Ok(ended)
+    Ok(n_ended)
 }
 
 /// Pushes one transition of each environment.
@@ -118,7 +119,7 @@ fn push(
     #[expect(clippy::cast_possible_truncation, reason = "rewards are stored as float32")]
     let rewards: Vec<f32> = rewards.iter().map(|&reward| reward as f32).collect();
     let rows = Transitions {
-        n: ENVS,
+        n: N_ENVS,
         obs: &[&bytes(obs)],
         next_obs: Some(&[&bytes(reached)]),
         columns: &[&actions, &bytes(&rewards)],

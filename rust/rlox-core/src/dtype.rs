@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_back_as_its_type_and_a_wrong_one_proposes_the_nearest() {
+    fn a_dtype_is_parsed_from_its_name_and_an_unknown_name_suggests_the_nearest() {
         for &dtype in Dtype::ALL {
             assert_eq!(Dtype::parse(dtype.name()), Ok(dtype));
         }

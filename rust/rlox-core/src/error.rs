@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_name_proposes_the_nearest_ones() {
+    fn an_unknown_name_suggests_the_nearest_ones() {
         let known = ["CartPole-v1", "Pendulum-v1"];
         for typo in ["cartpole-v1", "CartPole", "CartPole-v0", "Cartpol-v1", "CartPole-v12"] {
             let message = Error::unknown_name("environment", typo, &known).to_string();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_like_no_other_lists_all_known_names() {
+    fn a_name_without_similar_ones_lists_all_known_names() {
         let message = Error::unknown_name("environment", "Go", &["A-v1", "B-v1"]).to_string();
         assert_eq!(message, "unknown environment \"Go\"; known: A-v1, B-v1");
     }

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn work_stops_once_the_answer_is_yes_and_its_helpers_with_it() {
+    fn work_and_its_helper_threads_stop_when_the_answer_is_yes() {
         interruptible(
             || true,
             || {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_looks_once_in_a_piece_and_not_for_every_element() {
+    fn a_loop_checks_once_per_piece_not_for_every_element() {
         interruptible(
             || true,
             || {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_work_is_waited_for_until_somebody_wants_to_stop() {
+    fn the_caller_waits_for_blocking_work_until_it_is_interrupted() {
         let slow = || run_blocking(|| std::thread::sleep(4 * PERIOD));
         assert_eq!((slow(), interruptible(|| false, slow)), (Ok(()), Ok(())));
         let (sender, receiver) = mpsc::channel::<()>();

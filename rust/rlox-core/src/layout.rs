@@ -56,7 +56,7 @@ impl Layout {
         let (mut entries, mut len) = (Vec::new(), 0_usize);
         for (name, shape) in arrays {
             let (name, shape) = (name.into(), shape.into());
-            let Some(end) = end(len, &shape) else {
+            let Some(end) = checked_end(len, &shape) else {
                 let name = format!("shape of parameter {name}");
                 let expected = "dimensions of at least 1, and at most 2^33 numbers in all";
                 return Err(Error::config(name, format!("{shape:?}"), expected));
@@ -135,7 +135,7 @@ impl Layout {
 
 /// Returns the end of an array that begins at `start`. Returns None if the array has no elements or
 /// ends beyond [`MAX_NUMBERS`].
-fn end(start: usize, shape: &[usize]) -> Option<usize> {
+fn checked_end(start: usize, shape: &[usize]) -> Option<usize> {
     shape
         .iter()
         .try_fold(1_usize, |size, &dim| size.checked_mul(dim))

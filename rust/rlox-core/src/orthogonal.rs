@@ -37,12 +37,12 @@ pub fn orthogonal(stream: &mut Stream, rows: usize, columns: usize) -> Result<Ve
             stream.fill_normal(vector);
         }
         // After two passes, vectors are orthogonal up to rounding (Giraud et al. 2005).
-        for others in
+        for other_vectors in
             earlier_panels.chunks(PANEL * vector_len).chain(earlier_panels.chunks(PANEL * vector_len))
         {
             interrupt::check()?;
             threads::for_each_chunk(panel, VECTORS_PER_TASK * vector_len, |_, vectors| {
-                vectors.chunks_exact_mut(vector_len).for_each(|vector| orthogonalize(vector, others));
+                vectors.chunks_exact_mut(vector_len).for_each(|vector| orthogonalize(vector, other_vectors));
             });
         }
         for i in 0..panel.len() / vector_len {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_vector_is_that_of_the_stream_at_length_one() {
+    fn the_first_vector_is_the_first_draw_scaled_to_length_1() {
         let matrix = orthogonal(&mut Stream::new(4, "init", 2), 2, 3).unwrap();
         let mut normals = [0.0_f64; 3];
         Stream::new(4, "init", 2).fill_normal(&mut normals);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_several_panels_is_the_same_whatever_the_number_of_threads() {
+    fn a_matrix_of_several_panels_is_the_same_for_any_number_of_threads() {
         let with_threads = |threads| {
             threads::set(Some(threads)).unwrap();
             orthogonal(&mut Stream::new(2, "init", 0), 200, 130).unwrap()

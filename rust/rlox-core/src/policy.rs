@@ -69,7 +69,7 @@ impl Noise {
     /// Draws the next numbers of `stream`. Normal numbers are those of [`Stream::fill_normal`].
     pub(crate) fn draw(self, stream: &mut Stream, out: &mut [f32]) {
         match self {
-            Self::Uniform(_) => out.fill_with(|| below_one(stream.uniform())),
+            Self::Uniform(_) => out.fill_with(|| to_f32_below_one(stream.uniform())),
             Self::Normal(_) => stream.fill_normal(out),
         }
     }
@@ -77,7 +77,7 @@ impl Noise {
 
 /// Returns a number in [0, 1) as float32. Rounding alone would turn the largest numbers into 1.
 #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
-fn below_one(uniform: f64) -> f32 {
+fn to_f32_below_one(uniform: f64) -> f32 {
     (uniform as f32).min(1.0 - f32::EPSILON / 2.0)
 }
 
@@ -89,7 +89,7 @@ pub trait Policy: Sync {
 
     /// Returns the number of consecutive rollout steps with the same noise: more than one for a
     /// policy that keeps its noise for several steps, such as one with gSDE.
-    fn noise_kept(&self) -> NonZeroUsize {
+    fn steps_per_noise(&self) -> NonZeroUsize {
         NonZeroUsize::MIN
     }
 

@@ -82,23 +82,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streamed_rows_are_the_source_at_every_length_and_alignment() {
+    fn streaming_copies_equal_the_source_at_every_length_and_alignment() {
         let source: Vec<u8> = (0..1_000_u16).map(|i| (i % 251) as u8).collect();
         let stride = if cfg!(miri) { 5 } else { 1 }; // Miri would take a minute
-        for from in (0..17).step_by(stride) {
-            for at in (0..65).step_by(stride) {
+        for source_start in (0..17).step_by(stride) {
+            for out_start in (0..65).step_by(stride) {
                 for len in [0, 1, 15, 63, 64, 65, 127, 128, 129, 500] {
                     let mut out = vec![255; 700];
-                    RowCopy::Streaming.copy_row(&source[from..from + len], &mut out[at..at + len]);
-                    assert_eq!(out[at..at + len], source[from..from + len]);
-                    assert!(out[..at].iter().chain(&out[at + len..]).all(|&byte| byte == 255));
+                    RowCopy::Streaming.copy_row(
+                        &source[source_start..source_start + len],
+                        &mut out[out_start..out_start + len],
+                    );
+                    assert_eq!(out[out_start..out_start + len], source[source_start..source_start + len]);
+                    assert!(out[..out_start].iter().chain(&out[out_start + len..]).all(|&byte| byte == 255));
                 }
             }
         }
     }
 
     #[test]
-    fn a_call_whose_result_fits_no_cache_goes_past_them() {
+    fn a_copy_too_large_for_the_caches_bypasses_them() {
         assert_eq!(RowCopy::for_size(STREAM_FROM - 1), RowCopy::Cached);
         assert_eq!(RowCopy::for_size(STREAM_FROM), RowCopy::Streaming);
     }

@@ -128,7 +128,7 @@ impl Stream {
         for out in out.chunks_mut(BATCH) {
             let draws = draws.get_mut(..out.len()).unwrap_or_default();
             self.rng.fill_bytes(draws.as_flattened_mut());
-            math::normals(draws, out);
+            math::fill_normals(draws, out);
         }
     }
 

@@ -1,16 +1,17 @@
 //! An object that several threads share. A thread that waits for it can be interrupted.
 
 use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::error::{Error, Result};
-use crate::interrupt;
+use crate::{interrupt, store};
 
 /// Interval at which a waiting thread checks for an interrupt.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -52,13 +53,13 @@ impl<B> Shared<B> {
     }
 
     /// Returns the object if no thread writes now and no call that changed it panicked.
-    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, B>> {
+    pub fn try_read(&self) -> Option<impl Deref<Target = B>> {
         self.object.try_read().filter(|_| self.check_intact().is_ok())
     }
 
     /// Returns the object for changes if no other thread uses it now and no call that changed it
     /// panicked.
-    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, B>> {
+    pub fn try_write(&self) -> Option<impl DerefMut<Target = B>> {
         self.object.try_write().filter(|_| self.check_intact().is_ok())
     }
 
@@ -117,7 +118,7 @@ impl<B> Shared<B> {
     ///
     /// # Errors
     /// As [`Shared::read`].
-    pub(crate) fn lock_for_steps(&self) -> Result<MultiStepGuard<'_>> {
+    pub(crate) fn lock_for_operation(&self) -> Result<MultiStepGuard<'_>> {
         let lock = &self.multi_step_lock;
         let mark = Mark::new(Resource::MultiStepLock(Arc::clone(&lock.holder)))?;
         loop {
@@ -160,9 +161,13 @@ fn check_while_waiting(n_marked_locks: usize) -> Result<()> {
     interrupt::check()
 }
 
-/// Makes this process the owner of the locks that the calling thread holds for work in several steps.
-/// The child of a fork calls this; its only thread is the one that forked.
+/// Prepares the locks of this crate for use in the child of a fork. A program that forks calls this
+/// in the child before it uses anything else of this crate.
+///
+/// The child's only thread is the one that forked. The child becomes the owner of the locks for work
+/// in several steps that this thread holds, and the lock files of its folders are closed.
 pub fn after_fork_in_child() {
+    store::close_lock_files();
     MARKED_RESOURCES.with_borrow(|resources| {
         for resource in resources {
             if let Resource::MultiStepLock(holder) = resource {

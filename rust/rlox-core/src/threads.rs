@@ -132,12 +132,12 @@ fn pool() -> Option<Arc<ThreadPool>> {
         return None;
     }
     let process = std::process::id();
-    let fits = |pool: &&Pool| pool.process == process && pool.size == size;
-    if let Some(pool) = guard_if_free(POOL.try_read())?.as_ref().filter(fits) {
+    let is_current = |pool: &&Pool| pool.process == process && pool.size == size;
+    if let Some(pool) = guard_if_free(POOL.try_read())?.as_ref().filter(is_current) {
         return pool.threads.clone();
     }
     let mut slot = guard_if_free(POOL.try_write())?;
-    if let Some(pool) = slot.as_ref().filter(fits) {
+    if let Some(pool) = slot.as_ref().filter(is_current) {
         return pool.threads.clone();
     }
     let builder = ThreadPoolBuilder::new()

@@ -98,7 +98,7 @@ fn rows_addressed_to_environments_may_come_unevenly() {
 }
 
 #[test]
-fn a_next_observation_left_out_is_the_next_one_pushed_but_never_over_an_ends_reset() {
+fn a_missing_next_observation_is_the_next_pushed_one_except_at_an_end() {
     let mut steps = episodes(9, 0, 2, |t| (t == 2, t == 5));
     for capacity in 1..12 {
         let mut buffer = buffer(2, capacity, 1);
@@ -149,7 +149,7 @@ fn clearing_forgets_the_rows_and_keeps_counting() {
 }
 
 #[test]
-fn a_write_to_an_overwritten_row_is_passed_over_and_counted_and_one_ahead_refused() {
+fn updates_of_overwritten_rows_are_skipped_and_counted_and_of_future_rows_refused() {
     let steps = episodes(9, 0, 2, |_| (false, false));
     let mut buffer = buffer(2, 4, 1);
     push(&mut buffer, EnvIndex::One(0), &steps, true);
@@ -163,7 +163,7 @@ fn a_write_to_an_overwritten_row_is_passed_over_and_counted_and_one_ahead_refuse
 }
 
 #[test]
-fn batches_of_one_call_are_the_batches_of_as_many_calls() {
+fn one_call_for_n_batches_equals_n_calls_for_one_batch() {
     let mut buffer = buffer(2, 64, 1);
     push(&mut buffer, EnvIndex::One(0), &episodes(100, 0, 2, |_| (false, false)), true);
     let sample_rows = |n_batches, seed| {

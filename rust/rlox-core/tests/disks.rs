@@ -19,8 +19,8 @@ use scratch::folder;
 /// The answers are error numbers; 0 means no error.
 #[derive(Debug, Clone, Copy, Default)]
 struct LimitedFs {
-    sync: i32,
-    lock: i32,
+    sync_code: i32,
+    lock_code: i32,
 }
 
 fn result_from_code(code: i32) -> io::Result<()> {
@@ -41,7 +41,7 @@ impl Fs for LimitedFs {
     }
 
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        result_from_code(self.sync)
+        result_from_code(self.sync_code)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -57,10 +57,10 @@ impl Fs for LimitedFs {
     }
 
     fn lock(&self, file: &File) -> std::result::Result<(), TryLockError> {
-        if self.lock == 0 {
+        if self.lock_code == 0 {
             return file.try_lock();
         }
-        Err(TryLockError::Error(io::Error::from_raw_os_error(self.lock)))
+        Err(TryLockError::Error(io::Error::from_raw_os_error(self.lock_code)))
     }
 }
 
@@ -87,16 +87,16 @@ fn check_saved(path: &Path) {
 fn a_disk_that_can_sync_no_folder_keeps_what_is_saved() {
     for sync in [libc::EINVAL, libc::ENOTSUP, libc::ENOSYS, libc::EPERM] {
         let dir = folder(&format!("disks-sync-{sync}"));
-        drop(save(&dir.join("a/b"), LimitedFs { sync, lock: 0 }).unwrap());
+        drop(save(&dir.join("a/b"), LimitedFs { sync_code: sync, lock_code: 0 }).unwrap());
         check_saved(&dir.join("a/b"));
     }
 }
 
 #[test]
-fn a_sync_of_a_folder_that_fails_today_is_told() {
+fn a_folder_sync_that_may_succeed_later_is_an_error() {
     for sync in [libc::EIO, libc::ENOSPC, libc::EACCES] {
         let dir = folder(&format!("disks-sync-{sync}"));
-        let error = save(&dir, LimitedFs { sync, lock: 0 }).unwrap_err();
+        let error = save(&dir, LimitedFs { sync_code: sync, lock_code: 0 }).unwrap_err();
         assert!(matches!(error, Error::Storage { .. }), "{error}");
     }
 }
@@ -105,7 +105,7 @@ fn a_sync_of_a_folder_that_fails_today_is_told() {
 fn a_disk_without_locks_has_one_writer_of_this_process() {
     for lock in [libc::ENOLCK, libc::ENOTSUP, libc::ENOSYS, libc::EINVAL] {
         let dir = folder(&format!("disks-lock-{lock}"));
-        let disk = LimitedFs { sync: 0, lock };
+        let disk = LimitedFs { sync_code: 0, lock_code: lock };
         let first = save(&dir, disk).unwrap();
         let error = save(&dir, disk).unwrap_err().to_string();
         assert!(error.contains("another buffer or process is writing there"), "{error}");
@@ -116,10 +116,10 @@ fn a_disk_without_locks_has_one_writer_of_this_process() {
 }
 
 #[test]
-fn a_lock_that_fails_today_is_told() {
+fn a_lock_that_may_succeed_later_is_an_error() {
     for lock in [libc::EIO, libc::ENOMEM] {
         let dir = folder(&format!("disks-lock-{lock}"));
-        let error = save(&dir, LimitedFs { sync: 0, lock }).unwrap_err().to_string();
+        let error = save(&dir, LimitedFs { sync_code: 0, lock_code: lock }).unwrap_err().to_string();
         assert!(error.starts_with("cannot lock "), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use rlox_core::Error;
 use rlox_core::stats::explained_variance;
 
 #[test]
-fn values_explain_what_they_take_off_the_variance() {
+fn the_result_equals_the_number_computed_by_hand() {
     // By hand: Var(R) = 1.25, Var(R - V) of (0, 1, 0, 1) = 0.25.
     assert_eq!(explained_variance(&[1.0, 1.0, 3.0, 3.0], &[1.0, 2.0, 3.0, 4.0]), Ok(0.8));
     let returns = [0.1_f32, 7.5, -3.25];
@@ -15,7 +15,7 @@ fn values_explain_what_they_take_off_the_variance() {
 }
 
 #[test]
-fn nothing_is_explained_of_returns_that_do_not_vary() {
+fn constant_returns_give_0() {
     assert_eq!(explained_variance(&[1.0, 2.0, 3.0], &[0.1_f32; 3]), Ok(0.0));
     let mean = (0.1 + 0.1 + 0.1) / 3.0;
     assert_ne!(mean, 0.1, "the mean of these is rounded");
@@ -24,7 +24,7 @@ fn nothing_is_explained_of_returns_that_do_not_vary() {
 }
 
 #[test]
-fn a_number_that_is_none_is_not_hidden_and_lengths_are_to_be_the_same() {
+fn nan_gives_nan_and_different_lengths_are_refused() {
     assert!(explained_variance(&[f64::NAN, 1.0], &[1.0, 2.0]).unwrap().is_nan());
     assert!(matches!(explained_variance(&[1.0], &[1.0, 2.0]), Err(Error::Shape { .. })));
 }

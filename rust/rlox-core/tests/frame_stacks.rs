@@ -49,7 +49,7 @@ fn steps(
     axis: StackAxis,
     n_channels: usize,
     reset: Reset,
-    episode: usize,
+    episode_len: usize,
     levels: u64,
 ) -> Vec<Step> {
     let mut rng = Stream::new(1, "frames", levels);
@@ -70,7 +70,7 @@ fn steps(
         let obs = lay_out_stack(&frames, axis, n_channels);
         frames.remove(0);
         frames.push(frame(&mut rng, len, levels));
-        starts_episode = (t + 1) % episode == 0;
+        starts_episode = (t + 1) % episode_len == 0;
         out.push(Step { obs, next_obs: lay_out_stack(&frames, axis, n_channels), is_end: starts_episode });
     }
     out
@@ -116,15 +116,15 @@ fn every_stack_comes_back_exactly_whatever_a_reset_shows() {
     for axis in [StackAxis::First, StackAxis::Last] {
         for n_channels in [1, 3] {
             for reset in [Reset::RepeatFirst, Reset::Zeros, Reset::KeepOld, Reset::AllNew] {
-                for (episode, levels) in [(1, 256), (2, 256), (3, 2), (7, 256), (9, 1), (99, 2)] {
-                    let steps = steps(40, axis, n_channels, reset, episode, levels);
+                for (episode_len, levels) in [(1, 256), (2, 256), (3, 2), (7, 256), (9, 1), (99, 2)] {
+                    let steps = steps(40, axis, n_channels, reset, episode_len, levels);
                     for capacity in [1, 2, 5, 13, 64] {
                         let mut buffer = buffer(axis, n_channels, capacity);
                         for (t, step) in steps.iter().enumerate() {
                             push(&mut buffer, std::slice::from_ref(step), true);
                             let oldest = (t + 1).saturating_sub(capacity);
                             for index in [oldest, usize::midpoint(oldest, t), t] {
-                                let context = (axis, n_channels, reset, episode, levels, capacity, t);
+                                let context = (axis, n_channels, reset, episode_len, levels, capacity, t);
                                 let read = |obs_kind| read(&buffer, index, obs_kind);
                                 assert_eq!(read(ObsKind::Obs), steps[index].obs, "{context:?}");
                                 assert_eq!(read(ObsKind::NextObs), steps[index].next_obs, "{context:?}");
@@ -138,7 +138,7 @@ fn every_stack_comes_back_exactly_whatever_a_reset_shows() {
 }
 
 #[test]
-fn next_stacks_left_out_are_the_ones_pushed_next_but_for_ends() {
+fn a_missing_next_stack_is_the_next_pushed_one_except_at_an_end() {
     let steps = steps(30, StackAxis::Last, 1, Reset::RepeatFirst, 7, 256);
     let mut buffer = buffer(StackAxis::Last, 1, 20);
     steps.chunks(4).for_each(|part| push(&mut buffer, part, false));
@@ -150,7 +150,7 @@ fn next_stacks_left_out_are_the_ones_pushed_next_but_for_ends() {
 }
 
 #[test]
-fn a_step_adds_one_frame_and_a_frame_that_never_changes_does_not_keep_the_others() {
+fn a_step_stores_one_frame_and_a_constant_frame_does_not_keep_old_ones() {
     let (rows, frame_bytes) = (10_000, 6 * 3);
     let mut buffer = buffer(StackAxis::First, 3, rows);
     let records = buffer.rows().nbytes();

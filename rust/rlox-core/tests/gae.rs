@@ -3,7 +3,7 @@
 #![allow(clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
-use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
+use rlox_core::advantage::gae::{self, NextValueSource, Out, TimeMajor};
 use rlox_core::advantage::{Discount, Ends};
 use rlox_core::math::Float;
 use rlox_core::seed::Stream;
@@ -53,7 +53,7 @@ fn trajectory(case: &Case, gamma: f64, lam: f64) -> (Vec<f64>, Vec<f64>) {
     gae::trajectory(
         &case.rewards,
         &case.values,
-        Next::Values(&case.next_values),
+        NextValueSource::Values(&case.next_values),
         Ends { terminated: &case.terminated, truncated: &case.truncated },
         Discount::new(gamma, lam).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
@@ -99,7 +99,7 @@ fn lambda_1_is_the_discounted_return_minus_the_value() {
     gae::trajectory(
         &rewards,
         &values,
-        Next::Bootstrap(last),
+        NextValueSource::Bootstrap(last),
         Ends::without_truncation(&[false; 4]),
         Discount::new(gamma, 1.0).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
@@ -121,7 +121,7 @@ fn a_rollout_worked_out_by_hand() {
     gae::trajectory(
         &[1.0, 2.0, 3.0],
         &[1.0; 3],
-        Next::Bootstrap(8.0),
+        NextValueSource::Bootstrap(8.0),
         Ends::without_truncation(&[false, true, false]),
         Discount::new(0.5, 0.5).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
@@ -137,7 +137,7 @@ fn truncation_bootstraps_the_final_observation_and_cuts_the_trace() {
     gae::trajectory(
         &[1.0, 1.0],
         &[1.0, 1.0],
-        Next::Values(&[4.0, 6.0]),
+        NextValueSource::Values(&[4.0, 6.0]),
         Ends { terminated: &[false, false], truncated: &[true, false] },
         Discount::new(0.5, 1.0).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
@@ -157,7 +157,7 @@ fn a_bootstrap_of_a_truncated_trajectory_is_refused() {
         let result = gae::trajectory(
             &[1.0; 100],
             &[0.5; 100],
-            Next::Bootstrap(2.0),
+            NextValueSource::Bootstrap(2.0),
             Ends { terminated: &terminated_flags, truncated: &truncated_flags },
             Discount::new(0.9, 0.9).unwrap(),
             Out { advantages: &mut advantages, returns: &mut returns },
@@ -204,14 +204,19 @@ fn compute_both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Ve
     let mut results: [Vec<F>; 4] = std::array::from_fn(|_| vec![F::ZERO; n * steps]);
     let [flat_advantages, flat_returns, advantages, returns] = &mut results;
     let ends = Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] };
-    let env_major_next = if bootstrap { Next::Bootstrap(&last[..]) } else { Next::Values(&next[..]) };
+    let env_major_next =
+        if bootstrap { NextValueSource::Bootstrap(&last[..]) } else { NextValueSource::Values(&next[..]) };
     let out = Out { advantages: flat_advantages, returns: flat_returns };
     gae::env_major(&rewards, &values, env_major_next, ends, steps, discount, out).unwrap();
     let next_transposed = transpose(&next, n);
     let input = TimeMajor {
         rewards: &transpose(&rewards, n),
         values: &transpose(&values, n),
-        next: if bootstrap { Next::Bootstrap(&last) } else { Next::Values(&next_transposed) },
+        next: if bootstrap {
+            NextValueSource::Bootstrap(&last)
+        } else {
+            NextValueSource::Values(&next_transposed)
+        },
         ends: Ends { terminated: &transpose(&case.terminated, n), truncated: &transpose(&case.truncated, n) },
         n_envs: n,
     };
@@ -246,7 +251,7 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
     let mut stream = Stream::new(11, "lengths", 0);
     for seed in 0..2_000 {
         let case = draw_case(seed, seed as usize % 64 + 1);
-        let pick = |x: f64| {
+        let to_factor = |x: f64| {
             if x < 0.2 {
                 0.0
             } else if x > 0.8 {
@@ -255,7 +260,7 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
                 x
             }
         };
-        let (gamma, lam) = (pick(stream.uniform()), pick(stream.uniform()));
+        let (gamma, lam) = (to_factor(stream.uniform()), to_factor(stream.uniform()));
         let (advantages, returns) = trajectory(&case, gamma, lam);
         let expected = reference_advantages(&case, gamma, lam);
         assert_close(&advantages, &expected, 1e-12 * 50.0);
@@ -265,7 +270,7 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
 }
 
 #[test]
-fn a_trajectory_that_is_computed_in_pieces_is_that_of_the_definition() {
+fn a_long_trajectory_computed_in_pieces_equals_the_definition() {
     let mut long_case = draw_case(9, 3 * 65_536 + 7);
     assert_close(&trajectory(&long_case, 0.99, 0.95).0, &reference_advantages(&long_case, 0.99, 0.95), 1e-9);
     long_case.truncated.fill(false);
@@ -276,7 +281,7 @@ fn a_trajectory_that_is_computed_in_pieces_is_that_of_the_definition() {
     gae::trajectory(
         &long_case.rewards,
         &long_case.values,
-        Next::Bootstrap(0.3),
+        NextValueSource::Bootstrap(0.3),
         Ends::without_truncation(&long_case.terminated),
         Discount::new(0.99, 0.95).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
@@ -314,7 +319,7 @@ fn a_float32_result_is_the_float64_result_rounded_once() {
     gae::trajectory(
         &to_f32(&exact.rewards),
         &to_f32(&exact.values),
-        Next::Values(&to_f32(&exact.next_values)),
+        NextValueSource::Values(&to_f32(&exact.next_values)),
         Ends { terminated: &exact.terminated, truncated: &exact.truncated },
         Discount::new(0.99, 0.95).unwrap(),
         Out { advantages: &mut advantages, returns: &mut returns },
@@ -331,7 +336,7 @@ fn every_wrong_length_is_named() {
     let mut shape_error_name = |values: &[f64], flags: &[bool], returns: &mut [f64]| {
         let out = Out { advantages: &mut a, returns };
         let ends = Ends::without_truncation(flags);
-        match gae::trajectory(&good, values, Next::Bootstrap(0.0), ends, discount, out) {
+        match gae::trajectory(&good, values, NextValueSource::Bootstrap(0.0), ends, discount, out) {
             Err(Error::Shape { name, .. }) => name,
             _ => "accepted".into(),
         }
@@ -348,7 +353,7 @@ fn env_major_refuses_a_part_of_a_trajectory_and_a_wrong_number_of_last_values() 
         let (mut a, mut r) = ([0.0; 6], [0.0; 6]);
         let out = Out { advantages: &mut a, returns: &mut r };
         let ends = Ends::without_truncation(&[false; 6]);
-        gae::env_major(&[0.0; 6], &[0.0; 6], Next::Bootstrap(last), ends, n_steps, discount, out)
+        gae::env_major(&[0.0; 6], &[0.0; 6], NextValueSource::Bootstrap(last), ends, n_steps, discount, out)
     };
     assert!(run(3, &[0.0; 2]).is_ok());
     for (n_steps, last) in [(4, &[0.0][..]), (3, &[0.0]), (0, &[]), (7, &[])] {
@@ -371,7 +376,7 @@ fn empty_input_gives_empty_output() {
     let input = TimeMajor::<f64, bool> {
         rewards: &[],
         values: &[],
-        next: Next::Values(&[]),
+        next: NextValueSource::Values(&[]),
         ends: Ends::without_truncation(&[]),
         n_envs: 0,
     };

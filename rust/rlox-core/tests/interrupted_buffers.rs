@@ -57,7 +57,7 @@ fn state<S: Sampler>(buffer: &Buffer<S>) -> BufferState {
 }
 
 /// Interrupts long pushes to a buffer, and compares it with a twin that had no long push.
-fn check<S: Sampler>(make: impl Fn() -> Buffer<S>, stop: impl Fn(&mut Buffer<S>, EnvIndex<'_>)) {
+fn check<S: Sampler>(make: impl Fn() -> Buffer<S>, interrupt_push: impl Fn(&mut Buffer<S>, EnvIndex<'_>)) {
     let uneven_envs: Vec<usize> = (0..LONG_ROWS).map(|at| (at * at) % N_ENVS).collect();
     let few_envs: Vec<usize> = (0..100).map(|at| at % N_ENVS).collect();
     for to in [EnvIndex::One(1), EnvIndex::Ids(&uneven_envs)] {
@@ -66,7 +66,7 @@ fn check<S: Sampler>(make: impl Fn() -> Buffer<S>, stop: impl Fn(&mut Buffer<S>,
             for buffer in [&mut buffer, &mut twin] {
                 push(buffer, EnvIndex::Ids(&few_envs[..n_before]), n_before, 0).unwrap();
             }
-            stop(&mut buffer, to);
+            interrupt_push(&mut buffer, to);
             assert!(state(&buffer) == state(&twin), "{n_before} rows before");
             for buffer in [&mut buffer, &mut twin] {
                 push(buffer, EnvIndex::Ids(&few_envs), 100, 9).unwrap();
@@ -87,7 +87,7 @@ fn prioritized(capacity: usize) -> Buffer<Prioritized> {
 }
 
 #[test]
-fn a_long_push_stops_when_it_is_told_to() {
+fn a_long_push_stops_when_it_is_interrupted() {
     for capacity in [30, 300_000] {
         check(|| Buffer::<Uniform>::new(schema(3), capacity, N_ENVS, 1, Uniform).unwrap(), interrupt);
         check(|| prioritized(capacity), interrupt);
@@ -102,7 +102,7 @@ fn stack_schema() -> Schema {
 }
 
 #[test]
-fn a_long_push_of_frame_stacks_stops_when_it_is_told_to() {
+fn a_long_push_of_frame_stacks_stops_when_it_is_interrupted() {
     check(|| Buffer::<Uniform>::new(stack_schema(), 400, N_ENVS, 1, Uniform).unwrap(), interrupt);
 }
 
@@ -125,7 +125,7 @@ impl Sampler for LateInterrupt {
 }
 
 #[test]
-fn a_push_that_is_interrupted_when_its_rows_are_there_takes_them_back() {
+fn a_push_interrupted_after_its_rows_were_stored_removes_them() {
     let interrupt_late = |buffer: &mut Buffer<LateInterrupt>, to: EnvIndex<'_>| {
         assert_eq!(push(buffer, to, LONG_ROWS, 5), Err(Error::Interrupted));
     };
@@ -165,7 +165,7 @@ fn interrupted_updates_change_nothing() {
 }
 
 #[test]
-fn making_a_tree_stops() {
+fn making_a_sum_tree_stops_when_it_is_interrupted() {
     let make = || Prioritized::new(1 << 22, 0.6, 0.4, true);
     assert_eq!(run_interrupted(make), Some(Error::Interrupted));
 }

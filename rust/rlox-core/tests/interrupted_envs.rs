@@ -15,11 +15,11 @@ use rlox_core::space::{ActionSpace, BoxSpace};
 
 /// Number of slow environments that makes a call long work.
 const N: usize = 1 << 13;
-const TILING: Tiling = Tiling { shard: 128, parallel_from: usize::MAX };
+const TILING: Tiling = Tiling { shard_size: 128, parallel_from: usize::MAX };
 
 /// A random walk that terminates now and then. Its spec declares it slow, so that a batch of it is
 /// long work.
-struct Drunk;
+struct RandomWalk;
 
 const SPEC: Spec = Spec {
     id: "Drunk-v0",
@@ -42,7 +42,7 @@ fn sleep_if_slow(count: &AtomicUsize, every: usize) {
     }
 }
 
-impl Env for Drunk {
+impl Env for RandomWalk {
     fn spec(&self) -> &'static Spec {
         &SPEC
     }
@@ -73,7 +73,7 @@ impl Env for Drunk {
 
 fn make_envs() -> Result<VecEnv, Error> {
     static REGISTERED: OnceLock<()> = OnceLock::new();
-    REGISTERED.get_or_init(|| registry::register(Entry::new(&Drunk)).unwrap());
+    REGISTERED.get_or_init(|| registry::register(Entry::new(&RandomWalk)).unwrap());
     VecEnv::with_tiling("Drunk-v0", N, Seeding::Run(5), Precision::F64, TILING)
 }
 
@@ -103,7 +103,7 @@ fn run_interrupted<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Erro
     let outcome = interruptible(|| N_CHECKS.fetch_add(1, Ordering::Relaxed) > 0, work);
     IS_SLOW.store(false, Ordering::Relaxed);
     let (starts, blocks) = (STARTS.load(Ordering::Relaxed), BLOCKS.load(Ordering::Relaxed));
-    assert!(starts < N && blocks < N / TILING.shard, "all of the work was done");
+    assert!(starts < N && blocks < N / TILING.shard_size, "all of the work was done");
     outcome
 }
 
@@ -162,7 +162,7 @@ fn an_interrupted_restore_leaves_every_environment_as_it_was() {
 }
 
 #[test]
-fn making_environments_stops_when_it_is_told_to() {
+fn making_environments_stops_when_it_is_interrupted() {
     assert_eq!(run_interrupted(make_envs).err(), Some(Error::Interrupted));
     let starts = STARTS.load(Ordering::Relaxed);
     assert!(make_envs().is_ok() && starts < N, "{starts} episodes were started");

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use rlox_core::advantage::gae::{self, Next, TimeMajor};
+use rlox_core::advantage::gae::{self, NextValueSource, TimeMajor};
 use rlox_core::advantage::vtrace::{self, Clip};
 use rlox_core::advantage::{Discount, Ends, returns};
 use rlox_core::interrupt::interruptible;
@@ -29,14 +29,14 @@ fn run_interrupted<T>(work: impl FnOnce() -> Result<T>) -> Option<Error> {
 }
 
 #[test]
-fn advantages_and_returns_stop() {
+fn advantages_and_returns_stop_when_they_are_interrupted() {
     let (numbers, flags) = (vec![0.5_f32; N], vec![false; N]);
     let (mut first_out, mut second_out) = (numbers.clone(), numbers.clone());
     let (numbers, ends) = (numbers.as_slice(), Ends::without_truncation(flags.as_slice()));
     let discount = Discount::new(0.9, 0.9).unwrap();
     let clip = Clip::new(1.0, 1.0).unwrap();
     for n_envs in [1, 64, N / 2] {
-        let next = Next::Values(numbers);
+        let next = NextValueSource::Values(numbers);
         let input = TimeMajor { rewards: numbers, values: numbers, next, ends, n_envs };
         let out = gae::Out { advantages: &mut first_out, returns: &mut second_out };
         assert_eq!(run_interrupted(|| gae::time_major(input, discount, out)), Some(Error::Interrupted));
@@ -47,11 +47,11 @@ fn advantages_and_returns_stop() {
             log_rhos: numbers,
             rewards: numbers,
             values: numbers,
-            next: Next::Values(numbers),
+            next: NextValueSource::Values(numbers),
             ends,
             n_envs,
         };
-        let out = vtrace::Out { vs: &mut first_out, pg_advantages: &mut second_out };
+        let out = vtrace::Out { value_targets: &mut first_out, pg_advantages: &mut second_out };
         assert_eq!(run_interrupted(|| vtrace::vtrace(input, discount, clip, out)), Some(Error::Interrupted));
         let input = returns::Input { rewards: numbers, next_values: numbers, ends, n_envs };
         let work = || returns::lambda_returns(input, discount, &mut first_out);
@@ -60,7 +60,7 @@ fn advantages_and_returns_stop() {
         assert_eq!(run_interrupted(work), Some(Error::Interrupted));
     }
     let out = gae::Out { advantages: &mut first_out, returns: &mut second_out };
-    let next = Next::Bootstrap(0.0);
+    let next = NextValueSource::Bootstrap(0.0);
     let work = || gae::trajectory(numbers, numbers, next, ends, discount, out);
     assert_eq!(run_interrupted(work), Some(Error::Interrupted));
 }
@@ -82,7 +82,7 @@ fn primitives_of_language_models_stop() {
 }
 
 #[test]
-fn statistics_stop_and_are_as_before() {
+fn interrupted_statistics_stop_and_do_not_change() {
     let rows = vec![0.5; N];
     let mut moments = Moments::new(4);
     moments.update(&[1.0, 2.0, 3.0, 4.0]).unwrap();

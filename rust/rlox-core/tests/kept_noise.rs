@@ -18,7 +18,7 @@ impl Policy for ConstantPolicy {
         Noise::Uniform(1)
     }
 
-    fn noise_kept(&self) -> NonZeroUsize {
+    fn steps_per_noise(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.0).unwrap()
     }
 

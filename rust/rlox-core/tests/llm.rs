@@ -44,7 +44,7 @@ fn scaling_none_only_centres_and_batch_divides_by_one_number() {
 }
 
 #[test]
-fn groups_that_differ_by_rounding_only_have_no_advantages() {
+fn rewards_that_differ_only_by_rounding_give_advantages_of_0() {
     for group in [[0.1; 3], [0.3, 0.1 + 0.2, 0.3], [1e300; 3], [0.0; 3], [5e-324; 3]] {
         for scale in [Scale::Group, Scale::Batch, Scale::None] {
             assert_eq!(advantages(&group, 3, scale, 0), [0.0; 3], "{group:?}");
@@ -174,7 +174,7 @@ fn float32_terms_of_k3_keep_their_precision_near_zero() {
 }
 
 #[test]
-fn limits_are_defined() {
+fn infinite_log_probabilities_have_defined_results() {
     let infinity = f64::INFINITY;
     assert_eq!(single_term(Estimator::Exact, -infinity, -1.0), 0.0);
     assert_eq!(single_term(Estimator::Exact, -infinity, -infinity), 0.0);
@@ -288,11 +288,11 @@ fn packing_is_first_fit_decreasing_and_stable() {
 }
 
 #[test]
-fn rows_name_every_token_and_give_the_sequences_back() {
+fn rows_describe_every_token_and_restore_the_sequences() {
     let sequences: [&[i64]; 4] = [&[1, 2, 3], &[4, 5, 6, 7, 8], &[9], &[10, 11]];
     let packing = Packing::first_fit_decreasing(&[3, 5, 1, 2], 6).unwrap();
     let mut tokens = vec![-7; 12];
-    packing.lay_out(&sequences, 0, &mut tokens).unwrap();
+    packing.write_tokens(&sequences, 0, &mut tokens).unwrap();
     assert_eq!(tokens, [4, 5, 6, 7, 8, 9, 1, 2, 3, 10, 11, 0]);
     let (mut packed, mut masks, mut positions) = (vec![0; 12], vec![false; 12], vec![9; 12]);
     let out = Description { packed: &mut packed, masks: &mut masks, positions: &mut positions };
@@ -308,8 +308,8 @@ fn rows_name_every_token_and_give_the_sequences_back() {
     packed.swap(0, 11);
     assert!(Packing::pieces(&packed, 6).is_err(), "a sequence in two pieces");
     assert!(Packing::pieces(&[0, 2], 2).is_err(), "a sequence that is missing");
-    assert!(packing.lay_out(&sequences[..3], 0, &mut tokens).is_err());
-    assert!(packing.lay_out(&sequences, 0, &mut tokens[..11]).is_err());
+    assert!(packing.write_tokens(&sequences[..3], 0, &mut tokens).is_err());
+    assert!(packing.write_tokens(&sequences, 0, &mut tokens[..11]).is_err());
 }
 
 #[test]

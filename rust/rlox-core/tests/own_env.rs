@@ -92,7 +92,7 @@ fn an_environment_is_registered_once_and_stepped_like_the_others() {
 }
 
 #[test]
-fn facts_that_contradict_each_other_are_refused() {
+fn specs_that_contradict_themselves_are_refused() {
     for (entry, name) in [(Entry::new(&UNEVEN), "bounds"), (Entry::new(&ENDLESS), "max_episode")] {
         let message = registry::register(entry).unwrap_err().to_string();
         assert!(message.starts_with(name), "{message}");

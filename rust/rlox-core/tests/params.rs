@@ -25,7 +25,7 @@ fn parameters_lie_one_after_the_other_in_the_order_of_their_names() {
 }
 
 #[test]
-fn a_wrong_name_proposes_the_nearest_and_a_wrong_shape_says_both() {
+fn a_wrong_name_suggests_the_nearest_and_a_wrong_shape_names_both_shapes() {
     let model = model();
     let message = model.range("actor.weights").unwrap_err().to_string();
     assert_eq!(message, "unknown parameter \"actor.weights\"; did you mean actor.weight?");
@@ -37,7 +37,7 @@ fn a_wrong_name_proposes_the_nearest_and_a_wrong_shape_says_both() {
 }
 
 #[test]
-fn layouts_that_cannot_be_are_refused() {
+fn impossible_layouts_are_refused() {
     for (shapes, message_start) in [
         (vec![("a", vec![1]), ("b", vec![]), ("a", vec![2])], "parameter is \"a\""),
         (vec![("", vec![1])], "parameter is \"\""),
@@ -53,7 +53,7 @@ fn layouts_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn tensors_go_out_and_come_back_in_any_order() {
+fn tensors_of_one_model_are_assigned_to_another_in_any_order() {
     let (mut source, mut target) = (model(), model());
     for (slot, value) in source.values_mut().iter_mut().zip(0_u8..) {
         *slot = f32::from(value) - 3.5;

@@ -69,9 +69,9 @@ fn a_stratified_batch_has_one_point_in_each_equal_part() {
 #[test]
 fn weights_at_beta_1_undo_the_preference() {
     let priorities = draw_priorities(200);
-    let value: Vec<f64> =
+    let slot_values: Vec<f64> =
         (0..200).map(|i| f64::from(i % 17) - 3.0 * priorities[usize::try_from(i).unwrap()]).collect();
-    let uniform = value.iter().sum::<f64>() / 200.0;
+    let uniform = slot_values.iter().sum::<f64>() / 200.0;
     let all = make_priorities(&priorities, 0.7, 1.0);
     let (mut weighted, mut unweighted, mut weight_sum) = (0.0, 0.0, 0.0);
     for batch in 0..4_000 {
@@ -79,9 +79,9 @@ fn weights_at_beta_1_undo_the_preference() {
         let mut stream = SampleRng::new(3, batch);
         let slots = all.sample(false, &mut stream, &mut weights).unwrap();
         for (weight, &slot) in weights.iter().zip(&slots) {
-            weighted += weight * value[slot];
+            weighted += weight * slot_values[slot];
             weight_sum += weight;
-            unweighted += value[slot];
+            unweighted += slot_values[slot];
         }
     }
     assert!((weighted / weight_sum - uniform).abs() < 0.05, "{} {uniform}", weighted / weight_sum);
@@ -94,13 +94,13 @@ fn weights_are_those_of_the_paper_over_the_largest_in_the_buffer() {
     let (alpha, beta) = (0.6, 0.4);
     let p: Vec<f64> = priorities.iter().map(|x| x.powf(alpha)).collect();
     let total: f64 = p.iter().sum();
-    let raw: Vec<f64> = p.iter().map(|p| (100.0 * p / total).powf(-beta)).collect();
-    let largest = raw.iter().copied().fold(0.0, f64::max);
+    let raw_weights: Vec<f64> = p.iter().map(|p| (100.0 * p / total).powf(-beta)).collect();
+    let largest = raw_weights.iter().copied().fold(0.0, f64::max);
     let mut all = make_priorities(&priorities, alpha, beta);
     let mut weights = [0.0; 32];
     let slots = all.sample(true, &mut SampleRng::new(0, 0), &mut weights).unwrap();
     for (weight, &slot) in weights.iter().zip(&slots) {
-        assert!((weight - raw[slot] / largest).abs() < 1e-12);
+        assert!((weight - raw_weights[slot] / largest).abs() < 1e-12);
     }
     all.set_beta(0.0).unwrap();
     all.sample(true, &mut SampleRng::new(0, 0), &mut weights).unwrap();
@@ -141,7 +141,7 @@ fn a_slot_of_priority_0_is_never_drawn_and_not_the_minimum() {
 }
 
 #[test]
-fn a_priority_that_is_not_one_is_refused_and_changes_nothing() {
+fn an_invalid_priority_is_refused_and_changes_nothing() {
     let mut all = make_priorities(&[1.0, 2.0], 0.6, 0.4);
     let before = all.clone();
     for bad in [f64::NAN, f64::INFINITY] {

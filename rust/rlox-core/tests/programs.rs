@@ -14,7 +14,7 @@ mod adapter;
 mod model;
 mod scratch;
 
-use adapter::{Buffer, Obs, RowEnvs, Step};
+use adapter::{Buffer, ObsColumn, RowEnvs, Step};
 use model::Model;
 
 #[derive(Debug, Clone)]
@@ -145,11 +145,11 @@ fn check_goals(buffer: &Buffer, model: &Model, strategy: &str, ratio: f64) {
     let (rows, goals) = buffer.sample_goals(8, strategy, ratio);
     assert!(ratio > 0.0 || goals.is_empty());
     assert!(ratio < 1.0 || goals.len() == rows.len());
-    for (place, goal) in goals {
-        let (first, last) = model.episode(rows[place]);
+    for (row, goal) in goals {
+        let (first, last) = model.episode(rows[row]);
         assert_eq!(model.episode(goal), (first, last));
         assert!(strategy != "final" || goal == last);
-        assert!(strategy != "future" || goal >= rows[place]);
+        assert!(strategy != "future" || goal >= rows[row]);
     }
 }
 
@@ -172,7 +172,7 @@ fn random_programs_of_calls_equal_a_list_of_rows() {
     let mut runner = if is_full { TestRunner::new(config) } else { TestRunner::new_with_rng(config, rng) };
     let folder = scratch::folder("programs");
     let sizes = (1..4_usize, 1..5_usize, 0..3_usize);
-    let program = (vec(Obs::any(), 1..4), sizes, vec(any_call(), 1..40));
+    let program = (vec(ObsColumn::any(), 1..4), sizes, vec(any_call(), 1..40));
     let result = runner.run(&program, |(columns, (n_envs, env_capacity, extra_rows), calls)| {
         let capacity = n_envs * env_capacity + extra_rows % n_envs;
         let mut buffer = Buffer::new(&columns, capacity, n_envs);

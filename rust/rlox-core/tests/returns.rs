@@ -24,7 +24,7 @@ fn draw_case(seed: u64, len: usize) -> Case {
     let (rewards, next_values) = (draw_normals(), draw_normals());
     let mut draw_flags = || (0..len).map(|_| stream.uniform() < 0.08).collect::<Vec<bool>>();
     let (terminated, truncated) = (draw_flags(), draw_flags());
-    let mut pick = || {
+    let mut draw_factor = || {
         let x = stream.uniform();
         if x < 0.2 {
             0.0
@@ -34,7 +34,7 @@ fn draw_case(seed: u64, len: usize) -> Case {
             x
         }
     };
-    let (gamma, lam) = (pick(), pick());
+    let (gamma, lam) = (draw_factor(), draw_factor());
     let n = usize::try_from(stream.next_u64() % 70).unwrap() + 1;
     Case { rewards, next_values, terminated, truncated, gamma, lam, n }
 }
@@ -77,12 +77,12 @@ impl Case {
         let (rewards, next_values) = (cast(&self.rewards), cast(&self.next_values));
         let ends = Ends { terminated: &self.terminated[..], truncated: &self.truncated[..] };
         let input = Input { rewards: &rewards, next_values: &next_values, ends, n_envs };
-        let (mut steps, mut lambda) = (rewards.clone(), rewards.clone());
-        n_step_returns(input, self.n, self.gamma, &mut steps).unwrap();
+        let (mut n_step, mut lambda) = (rewards.clone(), rewards.clone());
+        n_step_returns(input, self.n, self.gamma, &mut n_step).unwrap();
         let discount = Discount::new(self.gamma, self.lam).unwrap();
         lambda_returns(input, discount, &mut lambda).unwrap();
         let to_doubles = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
-        (to_doubles(steps), to_doubles(lambda))
+        (to_doubles(n_step), to_doubles(lambda))
     }
 }
 
@@ -98,19 +98,19 @@ fn random_trajectories_equal_the_definitions_in_both_precisions() {
     for seed in 0..2_000 {
         let case = draw_case(seed, seed as usize % 64 + 1);
         let len = case.rewards.len();
-        let steps: Vec<f64> = (0..len).map(|t| case.n_step_return(t, case.n.min(len - t))).collect();
+        let n_step: Vec<f64> = (0..len).map(|t| case.n_step_return(t, case.n.min(len - t))).collect();
         let lambda: Vec<f64> = (0..len).map(|t| case.lambda_return(t)).collect();
         let double = case.run::<f64>(1);
-        assert_close(&double.0, &steps, 1e-11);
+        assert_close(&double.0, &n_step, 1e-11);
         assert_close(&double.1, &lambda, 1e-11);
         let single = case.run::<f32>(1);
-        assert_close(&single.0, &steps, 2e-5);
+        assert_close(&single.0, &n_step, 2e-5);
         assert_close(&single.1, &lambda, 2e-5);
     }
 }
 
 #[test]
-fn the_columns_of_a_rollout_are_its_trajectories() {
+fn each_column_of_a_rollout_is_computed_as_one_trajectory() {
     for (seed, n, steps) in [(1, 2, 1), (2, 3, 10), (3, 9, 70)] {
         let grid = draw_case(seed, n * steps);
         let (n_step, lambda) = grid.run::<f64>(n);

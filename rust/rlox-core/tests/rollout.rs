@@ -146,7 +146,7 @@ fn discount() -> Discount {
 }
 
 /// Computes the advantage of step t as a sum over every later step of the same episode: O(T^2).
-fn reference_advantage(records: &[StepRecord], env: usize, t: usize, last: f32) -> f64 {
+fn reference_advantage(records: &[StepRecord], env: usize, t: usize, last_obs: f32) -> f64 {
     let (mut total, mut weight) = (0.0, 1.0);
     let obs_before = |s: usize| {
         let before = s.checked_sub(1).map(|s| &records[s]);
@@ -157,7 +157,7 @@ fn reference_advantage(records: &[StepRecord], env: usize, t: usize, last: f32) 
         let is_end = terminated[env] || truncated[env];
         let next = if terminated[env] { 0.0 } else { linear_value(reached[env]) };
         if s + 1 == records.len() && !is_end {
-            assert_eq!(last, reached[env]);
+            assert_eq!(last_obs, reached[env]);
         }
         total += weight * (rewards[env] + 0.97 * next - linear_value(obs_before(s)));
         if is_end {
@@ -198,7 +198,7 @@ fn advantages_equal_the_quadratic_definition_over_random_ends() {
 }
 
 #[test]
-fn every_end_of_an_episode_is_listed_with_what_it_reached_and_counted_again() {
+fn every_episode_end_is_listed_with_its_final_observation_and_totals() {
     let (n, steps) = (3, 25);
     let mut envs = ScriptedEnv::new(n, 99);
     let mut arena = Arena::new(&envs.spec, steps, n).unwrap();
@@ -251,9 +251,9 @@ fn the_noise_of_a_rollout_is_its_own_stream() {
 /// Returns the bits of the fourth rollout's columns, final observations and actions.
 fn rollout_bits(env_id: &str, count: usize) -> Vec<u32> {
     threads::set(Some(count)).unwrap();
-    let tiling = Tiling { shard: 5, parallel_from: 1 };
+    let tiling = Tiling { shard_size: 5, parallel_from: 1 };
     let mut envs = VecEnv::with_tiling(env_id, 64, Seeding::Run(3), Precision::F64, tiling).unwrap();
-    let policy = linear::by_hand(VectorEnv::spec(&envs)).unwrap();
+    let policy = linear::hand_written_policy(VectorEnv::spec(&envs)).unwrap();
     let mut arena = Arena::new(VectorEnv::spec(&envs), 150, 64).unwrap();
     for _ in 0..4 {
         arena.collect(&mut envs, &policy, 3, discount()).unwrap();
@@ -275,7 +275,7 @@ fn rollout_bits(env_id: &str, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn a_rollout_is_the_same_bytes_on_1_2_and_7_threads() {
+fn a_rollout_has_the_same_bits_on_1_2_and_7_threads() {
     for env_id in ["CartPole-v1", "Pendulum-v1"] {
         let single_thread_bits = rollout_bits(env_id, 1);
         for count in [2, 7] {
@@ -310,10 +310,10 @@ fn a_resumed_arena_goes_on_as_one_that_never_stopped() {
 
 #[test]
 fn the_policy_by_hand_balances_a_pole_and_a_policy_of_zeros_does_not() {
-    let mean = |is_by_hand: bool| {
+    let mean_return = |is_by_hand: bool| {
         let mut envs = VecEnv::new("CartPole-v1", 16, Seeding::Run(1)).unwrap();
         let spec = VectorEnv::spec(&envs).clone();
-        let policy = if is_by_hand { linear::by_hand(&spec) } else { linear::Linear::new(&spec) };
+        let policy = if is_by_hand { linear::hand_written_policy(&spec) } else { linear::Linear::new(&spec) };
         let mut arena = Arena::new(&spec, 1_500, 16).unwrap();
         arena.collect(&mut envs, &policy.unwrap(), 1, discount()).unwrap();
         let totals: Vec<f64> = arena.episodes().iter().map(|episode| episode.total).collect();
@@ -321,11 +321,11 @@ fn the_policy_by_hand_balances_a_pole_and_a_policy_of_zeros_does_not() {
         let count = totals.len() as f64;
         totals.iter().sum::<f64>() / count
     };
-    assert!(mean(true) > 300.0 && mean(false) < 40.0);
+    assert!(mean_return(true) > 300.0 && mean_return(false) < 40.0);
 }
 
 #[test]
-fn a_rollout_that_is_broken_off_leaves_arena_and_environments_in_step() {
+fn after_an_interrupted_rollout_arena_and_environments_still_agree() {
     static N_CHECKS: AtomicUsize = AtomicUsize::new(0);
     let mut envs = ScriptedEnv::new(2, 8);
     let mut arena = Arena::new(&envs.spec, 20, 2).unwrap();

@@ -69,7 +69,7 @@ fn segment_bytes(dir: &Path) -> Vec<u64> {
 }
 
 #[test]
-fn a_save_costs_what_came_since_the_last_and_old_segments_go() {
+fn a_save_writes_only_new_rows_and_removes_old_segments() {
     let dir = folder("saved_buffers-shared");
     let mut left = buffer(1_000, 1);
     fill(&mut left, 0..900, 1);
@@ -140,7 +140,7 @@ fn columns_written_after_a_save_are_in_the_next() {
 }
 
 #[test]
-fn many_saves_are_folded_into_one_segment() {
+fn segments_of_many_saves_are_merged_into_one() {
     let dir = folder("saved_buffers-many");
     let mut left = buffer(2_000, 1);
     for t in 0..150 {
@@ -189,7 +189,7 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn whichever_disk_operation_fails_an_earlier_save_is_whole() {
+fn an_earlier_save_stays_whole_whichever_disk_operation_fails() {
     for is_permanent in [false, true] {
         for fail_at in 0.. {
             let dir = folder(&format!("saved_buffers-faults-{is_permanent}"));

@@ -27,12 +27,12 @@ fn an_object_whose_change_panicked_is_neither_read_nor_changed_again() {
 }
 
 #[test]
-fn a_change_by_a_lock_of_the_callers_own_breaks_the_object_too() {
+fn a_panic_under_the_callers_own_guard_breaks_the_object_too() {
     let object = Shared::new(vec![1, 2]);
     let guard = object.try_write();
     assert!(guard.is_some());
     let break_and_panic = || {
-        let _broken = object.poison_on_panic();
+        let _poison_guard = object.poison_on_panic();
         panic!("as expected")
     };
     assert!(catch_unwind(AssertUnwindSafe(break_and_panic)).is_err());
@@ -41,7 +41,7 @@ fn a_change_by_a_lock_of_the_callers_own_breaks_the_object_too() {
 }
 
 #[test]
-fn a_look_that_panicked_leaves_the_object_whole() {
+fn a_read_that_panicked_leaves_the_object_usable() {
     let object = Shared::new(vec![1, 2]);
     let read_and_panic = || object.read(|_| panic!("as expected"));
     assert!(catch_unwind(AssertUnwindSafe(read_and_panic)).is_err());

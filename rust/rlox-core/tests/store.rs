@@ -85,7 +85,7 @@ fn rows_read_back_alone_and_in_ranges_across_blocks() {
 }
 
 #[test]
-fn a_column_of_no_whole_rows_is_refused() {
+fn a_column_with_an_incomplete_row_is_refused() {
     let dir = folder("store-whole");
     let store = Folder::open_real(&dir).unwrap();
     let rows = [0; 4];
@@ -139,7 +139,7 @@ fn forge(good: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
 const FIRST_ROW_OFFSET: usize = 76 - 16;
 
 #[test]
-fn rows_whose_last_block_would_end_beyond_every_number_are_damage() {
+fn rows_whose_last_block_would_end_beyond_u64_are_damage() {
     let dir = folder("store-last-numbers");
     let (path, ..) = seal_example(&dir);
     let good = fs::read(&path).unwrap();
@@ -212,7 +212,7 @@ fn a_link_a_folder_and_a_missing_file_are_refused() {
 }
 
 #[test]
-fn one_writer_at_a_time_and_the_next_after_it() {
+fn a_folder_has_one_writer_at_a_time() {
     let dir = folder("store-lock");
     let first = Folder::open_real(&dir).unwrap();
     let error = Folder::open_real(&dir).unwrap_err();
@@ -232,7 +232,7 @@ fn make_manifest(segments: &[SegmentRef]) -> Manifest {
 }
 
 #[test]
-fn a_sweep_removes_what_no_manifest_lists_and_nothing_else() {
+fn remove_unused_removes_only_what_no_manifest_lists() {
     let dir = folder("store-sweep");
     let store = Folder::open_real(&dir).unwrap();
     let segments: Vec<SegmentRef> = (0..5).map(|i| seal_small(&store, i)).collect();

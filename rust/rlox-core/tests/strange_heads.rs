@@ -27,7 +27,7 @@ fn write_two_columns(dir: &Path, edit: impl Fn(&mut Vec<u8>)) -> PathBuf {
 }
 
 #[test]
-fn a_file_whose_checksums_fit_is_refused_if_no_writer_makes_it() {
+fn a_file_with_valid_checksums_is_refused_if_no_writer_could_make_it() {
     let dir = folder("no-writer-makes-it");
     fs::create_dir_all(&dir).unwrap();
     let open = |edit: &dyn Fn(&mut Vec<u8>)| {
@@ -50,7 +50,7 @@ fn a_file_whose_checksums_fit_is_refused_if_no_writer_makes_it() {
 }
 
 #[test]
-fn a_manifest_whose_list_is_none_of_segments_is_refused() {
+fn a_manifest_with_an_invalid_list_of_segments_is_refused() {
     let dir = folder("no-list");
     fs::create_dir_all(&dir).unwrap();
     let path = dir.join("a.manifest");

@@ -98,7 +98,7 @@ fn after_100_000_updates_the_tree_has_the_bits_of_one_built_afresh() {
 }
 
 #[test]
-fn the_minimum_forgets_a_leaf_that_is_emptied() {
+fn the_minimum_ignores_emptied_leaves() {
     let mut tree = SumTree::new(20).unwrap();
     assert!(tree.is_empty() && tree.min().is_infinite());
     tree.set_many(&[0, 9, 19], &[3.0, 1.0, 2.0]).unwrap();

@@ -71,7 +71,7 @@ fn another_size_takes_effect_at_the_next_call() {
 }
 
 #[test]
-fn every_part_is_given_once_with_its_number_and_the_last_may_be_short() {
+fn every_part_is_processed_once_with_its_index_and_the_last_may_be_short() {
     let mut all = vec![0; 23];
     with_threads(2, || {
         threads::for_each_chunk(&mut all, 5, |part, rows| {
@@ -94,7 +94,7 @@ fn a_panic_of_a_helper_reaches_the_caller() {
 }
 
 #[test]
-fn sizes_that_cannot_be_are_refused_and_change_nothing() {
+fn invalid_sizes_are_refused_and_change_nothing() {
     let before = with_threads(2, || {
         for wrong in [0, threads::MAX + 1, usize::MAX] {
             let message = threads::set(Some(wrong)).unwrap_err().to_string();
@@ -115,7 +115,7 @@ fn compute_results() -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     gae::env_major(
         &rewards,
         &rewards,
-        gae::Next::Bootstrap(&vec![0.5; n_envs]),
+        gae::NextValueSource::Bootstrap(&vec![0.5; n_envs]),
         Ends::without_truncation(&dones),
         n_steps,
         Discount::new(0.99, 0.95).unwrap(),

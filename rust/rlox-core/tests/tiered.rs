@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rlox_core::Error;
-use rlox_core::buffer::{BatchKind, InMemoryBuffer, MmapReplayBuffer, Rows, TierConfig, prune};
+use rlox_core::buffer::{BatchKind, InMemoryBuffer, MmapConfig, MmapReplayBuffer, Rows, prune};
 use rlox_core::seed::Stream;
 use rlox_core::store::FaultyFs;
 
@@ -18,11 +18,11 @@ use scratch::folder;
 use tiers::{fill, fill_model, in_memory, make_tiered, make_tiers, sample, sample_in_memory};
 
 #[test]
-fn rows_of_both_tiers_are_sampled_as_from_one_buffer_in_memory() {
+fn rows_in_memory_and_on_disk_are_sampled_as_from_one_buffer_in_memory() {
     for n in [1, 3] {
-        for (hot, total) in [(5, 40), (40, 40), (1, 300), (100, 200)] {
-            let dir = folder(&format!("tiered-both-{n}-{hot}-{total}"));
-            let mut buffer = make_tiered(hot * n, total * n, n, &dir);
+        for (memory_capacity, total) in [(5, 40), (40, 40), (1, 300), (100, 200)] {
+            let dir = folder(&format!("tiered-both-{n}-{memory_capacity}-{total}"));
+            let mut buffer = make_tiered(memory_capacity * n, total * n, n, &dir);
             let mut expected = in_memory(total * n, n);
             for part in [0..1, 1..3, 3..39, 39..45, 45..90, 90..310, 310..420] {
                 fill(&mut buffer, part.clone(), n);
@@ -39,7 +39,7 @@ fn rows_of_both_tiers_are_sampled_as_from_one_buffer_in_memory() {
 }
 
 #[test]
-fn memory_holds_the_hot_rows_and_the_disk_no_more_than_the_rest() {
+fn memory_and_disk_use_stay_bounded() {
     let dir = folder("tiered-bounded");
     let mut buffer = make_tiered(100, 2_560, 1, &dir);
     fill(&mut buffer, 0..2_700, 1);
@@ -58,16 +58,19 @@ fn memory_holds_the_hot_rows_and_the_disk_no_more_than_the_rest() {
 
 #[test]
 fn after_a_crash_every_sealed_row_is_there_and_the_ring_goes_on() {
-    for (hot, total, n) in [(5, 60, 1), (30, 600, 1), (30, 1_200, 2)] {
+    for (memory_capacity, total, n) in [(5, 60, 1), (30, 600, 1), (30, 1_200, 2)] {
         for steps in [3, 59, 140, 333, 700] {
-            let dir = folder(&format!("tiered-crash-{hot}-{steps}-{n}"));
-            let mut buffer = make_tiered(hot, total, n, &dir);
+            let dir = folder(&format!("tiered-crash-{memory_capacity}-{steps}-{n}"));
+            let mut buffer = make_tiered(memory_capacity, total, n, &dir);
             fill(&mut buffer, 0..steps, n);
             let lost_steps = buffer.n_unsealed() / n as u64;
-            assert!(lost_steps <= (total / n).div_ceil(256).max(hot / n / 3) as u64 + 1, "{lost_steps} lost");
+            assert!(
+                lost_steps <= (total / n).div_ceil(256).max(memory_capacity / n / 3) as u64 + 1,
+                "{lost_steps} lost"
+            );
             drop(buffer);
             // Odd steps lack their next observation. Such a row is incomplete until the next step.
-            let mut reopened = make_tiered(hot, total, n, &dir);
+            let mut reopened = make_tiered(memory_capacity, total, n, &dir);
             let kept_steps = steps - lost_steps;
             let mut expected = in_memory(total, n);
             fill_model(&mut expected, 0..kept_steps, n);
@@ -138,20 +141,20 @@ fn a_saved_state_comes_back_exactly_with_its_running_episode() {
 }
 
 #[test]
-fn two_buffers_cannot_share_a_folder_and_old_rows_are_not_taken_over_unasked() {
+fn two_buffers_cannot_share_a_folder_and_old_rows_need_reopen() {
     let dir = folder("tiered-shared");
     let mut buffer = make_tiered(10, 100, 1, &dir);
     fill(&mut buffer, 0..50, 1);
     let second = MmapReplayBuffer::new(schema(), &make_tiers(10, 100, &dir), 1, 0);
     assert!(matches!(second, Err(Error::Storage { .. })));
     drop(buffer);
-    let new_tiers = TierConfig { reopen: false, ..make_tiers(10, 100, &dir) };
+    let new_tiers = MmapConfig { reopen: false, ..make_tiers(10, 100, &dir) };
     let error = MmapReplayBuffer::new(schema(), &new_tiers, 1, 0).unwrap_err();
     assert!(error.to_string().contains("reopen=True"), "{error}");
     let other = MmapReplayBuffer::new(schema(), &make_tiers(10, 100, &dir), 2, 0);
     assert!(matches!(other, Err(Error::Snapshot { .. })));
-    for (hot, total) in [(0, 10), (11, 10)] {
-        let bad = MmapReplayBuffer::new(schema(), &make_tiers(hot, total, &dir), 1, 0);
+    for (memory_capacity, total) in [(0, 10), (11, 10)] {
+        let bad = MmapReplayBuffer::new(schema(), &make_tiers(memory_capacity, total, &dir), 1, 0);
         assert!(matches!(bad, Err(Error::Config { .. })));
     }
 }
@@ -165,7 +168,7 @@ fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
     let (newest, moved_manifest) = (dir.join("newest.manifest"), dir.join("aside"));
     fs::rename(&newest, &moved_manifest).unwrap();
     for reopen in [true, false] {
-        let new_tiers = TierConfig { reopen, ..make_tiers(10, 100, &dir) };
+        let new_tiers = MmapConfig { reopen, ..make_tiers(10, 100, &dir) };
         let error = MmapReplayBuffer::new(schema(), &new_tiers, 1, 0).unwrap_err().to_string();
         assert!(error.contains("newest.manifest is damaged"), "{error}");
     }
@@ -180,12 +183,12 @@ fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
 }
 
 #[test]
-fn a_buffer_that_died_before_its_first_seal_left_nothing_in_the_way() {
+fn a_buffer_that_ended_before_its_first_seal_does_not_block_the_folder() {
     let dir = folder("tiered-began");
     drop(make_tiered(10, 100, 1, &dir));
     // The segment was written, but not the manifest that lists it.
     fs::write(dir.join("000000000000.seg"), b"half").unwrap();
-    let new_tiers = TierConfig { reopen: false, ..make_tiers(10, 100, &dir) };
+    let new_tiers = MmapConfig { reopen: false, ..make_tiers(10, 100, &dir) };
     let mut buffer = MmapReplayBuffer::new(schema(), &new_tiers, 2, 0).unwrap();
     assert!(buffer.rows().rings().is_empty());
     buffer.close(false).unwrap();
@@ -213,7 +216,7 @@ fn closing_leaves_the_files_that_saves_need() {
 }
 
 #[test]
-fn a_store_may_be_reopened_as_often_as_one_likes_before_its_newest_row_is_whole() {
+fn a_folder_may_be_reopened_repeatedly_while_its_newest_row_is_incomplete() {
     let dir = folder("tiered-reopened");
     let mut buffer = make_tiered(10, 100, 1, &dir);
     fill(&mut buffer, 0..6, 1);
@@ -234,7 +237,7 @@ fn a_store_may_be_reopened_as_often_as_one_likes_before_its_newest_row_is_whole(
 }
 
 #[test]
-fn damage_is_named_when_a_row_of_it_is_sampled_or_the_store_is_opened() {
+fn damage_is_named_when_the_folder_is_opened_or_verified() {
     let dir = folder("tiered-damage");
     let mut original = make_tiered(10, 500, 1, &dir);
     fill(&mut original, 0..500, 1);

@@ -13,7 +13,7 @@ use scratch::folder;
 use tiers::{fill, fill_model, in_memory, make_tiered, sample, sample_in_memory};
 
 /// Samples n-step windows from a buffer with rows in memory and on disk, and from one in memory.
-fn windows(
+fn sample_windows(
     tiered_buffer: &MmapReplayBuffer,
     memory_buffer: &ReplayBuffer,
     n: usize,
@@ -27,16 +27,16 @@ fn windows(
 }
 
 #[test]
-fn n_step_windows_of_both_tiers_are_those_of_one_buffer_in_memory() {
-    for (n, hot, total) in [(1, 5, 60), (3, 30, 300), (2, 40, 40)] {
-        let dir = folder(&format!("tiered-windows-{n}-{hot}"));
-        let mut buffer = make_tiered(hot * n, total * n, n, &dir);
+fn n_step_windows_in_memory_and_on_disk_equal_those_of_one_buffer_in_memory() {
+    for (n, memory_capacity, total) in [(1, 5, 60), (3, 30, 300), (2, 40, 40)] {
+        let dir = folder(&format!("tiered-windows-{n}-{memory_capacity}"));
+        let mut buffer = make_tiered(memory_capacity * n, total * n, n, &dir);
         let mut expected = in_memory(total * n, n);
         for part in [0..1, 1..37, 37..123, 123..500] {
             fill(&mut buffer, part.clone(), n);
             fill_model(&mut expected, part, n);
             for steps in [1, 2, 5, 40] {
-                let [got, model] = windows(&buffer, &expected, steps, 3);
+                let [got, model] = sample_windows(&buffer, &expected, steps, 3);
                 assert!(got == model, "{n} streams, {steps} steps");
             }
         }
@@ -61,7 +61,7 @@ fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
         fill(&mut buffer, next_step + 25..next_step + 40, 1);
         buffer.restore("kept").unwrap();
         for steps in [1, 4, 50] {
-            let [got, model] = windows(&buffer, &expected, steps, round);
+            let [got, model] = sample_windows(&buffer, &expected, steps, round);
             assert!(got == model, "round {round}, {steps} steps");
         }
         fill(&mut buffer, next_step + 25..next_step + 27, 1);
@@ -76,7 +76,7 @@ fn no_window_joins_what_was_pushed_before_and_after_a_reopening_or_a_cut() {
 }
 
 #[test]
-fn a_row_that_a_reopening_took_back_gives_way_to_the_one_pushed_in_its_place() {
+fn a_row_dropped_at_reopening_is_replaced_by_the_next_pushed_row() {
     let dir = folder("tiered-taken-back");
     let mut expected = in_memory(120, 2);
     let steps = [(0, 0..2), (1, 0..9), (0, 100..105), (1, 100..103)];
@@ -99,7 +99,7 @@ fn a_row_that_a_reopening_took_back_gives_way_to_the_one_pushed_in_its_place() {
 }
 
 #[test]
-fn a_cut_after_a_restore_ends_the_row_that_waited_on_disk() {
+fn a_cut_after_a_restore_completes_the_newest_row_on_disk() {
     let dir = folder("tiered-cold-cut");
     let mut buffer = make_tiered(9, 60, 1, &dir);
     fill(&mut buffer, 0..20, 1);

@@ -138,7 +138,7 @@ fn an_environment_does_not_depend_on_how_many_others_there_are_or_on_threads() {
 }
 
 #[test]
-fn threads_share_out_the_same_work_as_one() {
+fn equal_environments_stay_equal_on_several_threads() {
     let n = PARALLEL_FROM + 500;
     let mut envs = make_envs("CartPole-v1", n);
     let seeds: Vec<u64> = vec![11; n];
@@ -153,29 +153,29 @@ fn threads_share_out_the_same_work_as_one() {
 }
 
 #[test]
-fn a_task_for_every_environment_gives_what_one_thread_gives() {
-    let one_env_shards = Tiling { shard: 1, parallel_from: 1 };
+fn shards_of_one_environment_give_the_results_of_one_thread() {
+    let one_env_shards = Tiling { shard_size: 1, parallel_from: 1 };
     for id in registry::ids() {
         for n in [1, 7, 33] {
             let mut plain = VecEnv::new(id, n, Seeding::Run(3)).unwrap();
-            let mut shared =
+            let mut sharded =
                 VecEnv::with_tiling(id, n, Seeding::Run(3), Precision::F64, one_env_shards).unwrap();
             for t in 0..210 {
                 let expected = random_step(&mut plain, t).unwrap();
-                let got = random_step(&mut shared, t).unwrap();
+                let got = random_step(&mut sharded, t).unwrap();
                 assert_eq!(got.obs, expected.obs);
                 assert_eq!(got.rewards, expected.rewards);
-                assert_eq!(shared.episode_ends(), plain.episode_ends());
+                assert_eq!(sharded.episode_ends(), plain.episode_ends());
             }
-            assert_eq!(state(&shared), state(&plain));
+            assert_eq!(state(&sharded), state(&plain));
         }
     }
-    let empty_shards = Tiling { shard: 0, parallel_from: 1 };
+    let empty_shards = Tiling { shard_size: 0, parallel_from: 1 };
     assert!(VecEnv::with_tiling("CartPole-v1", 1, Seeding::Run(0), Precision::F64, empty_shards).is_err());
 }
 
 #[test]
-fn explicit_seeds_travel_with_the_environment() {
+fn an_environment_with_its_own_seed_does_not_depend_on_its_index() {
     let build =
         |seeds: &[u64]| VecEnv::new("CartPole-v1", seeds.len(), Seeding::PerEnv(seeds.to_vec())).unwrap();
     assert_eq!(state(&build(&[7, 9]))[4..], state(&build(&[9]))[..]);
@@ -263,8 +263,8 @@ fn states_and_snapshots_that_do_not_fit_change_nothing() {
     assert!(matches!(envs.set_state(&[f64::NAN; 8], None), Err(Error::NonFinite { .. })));
     assert!(matches!(envs.set_state(&[0.0; 8], Some(&[0])), Err(Error::Shape { .. })));
     assert!(matches!(envs.set_state(&[0.0; 8], Some(&[0, 500])), Err(Error::Config { .. })));
-    let foreign = make_envs("Pendulum-v1", 2).snapshot().unwrap();
-    assert!(matches!(envs.restore(&foreign), Err(Error::Snapshot { .. })));
+    let pendulum_snapshot = make_envs("Pendulum-v1", 2).snapshot().unwrap();
+    assert!(matches!(envs.restore(&pendulum_snapshot), Err(Error::Snapshot { .. })));
     let mut short = before.clone();
     short.positions.pop();
     assert!(matches!(envs.restore(&short), Err(Error::Shape { .. })));

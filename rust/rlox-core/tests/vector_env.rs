@@ -123,7 +123,7 @@ fn environments_of_every_kind_go_on_from_a_snapshot_and_from_a_reset() {
 }
 
 #[test]
-fn an_error_of_a_client_names_what_only_its_server_knows() {
+fn an_error_of_a_client_has_the_id_that_its_server_sent() {
     let mut remote = RemoteEnv::from_description("counter@10.0.0.1 4");
     let (mut obs, mut rewards, mut terminated_flags, mut truncated_flags) = ([0.0], [0.0], [false], [false]);
     let out = StepOut {
@@ -137,7 +137,7 @@ fn an_error_of_a_client_names_what_only_its_server_knows() {
 }
 
 #[test]
-fn owned_facts_of_a_native_environment_are_its_facts() {
+fn the_owned_spec_of_a_native_environment_equals_its_spec() {
     for id in registry::ids() {
         let envs = VecEnv::new(id, 1, Seeding::Run(0)).unwrap();
         let (native, owned) = (envs.spec(), VectorEnv::spec(&envs));

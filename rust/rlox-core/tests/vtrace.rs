@@ -4,7 +4,7 @@
 #![allow(clippy::float_cmp, missing_docs)]
 
 use rlox_core::Error;
-use rlox_core::advantage::gae::Next;
+use rlox_core::advantage::gae::NextValueSource;
 use rlox_core::advantage::returns;
 use rlox_core::advantage::vtrace::{Clip, Input, Out, vtrace};
 use rlox_core::advantage::{Discount, Ends};
@@ -30,7 +30,7 @@ fn draw_case(seed: u64, len: usize) -> Case {
         (draw_normals(), draw_normals(), draw_normals(), draw_normals());
     let mut draw_flags = || (0..len).map(|_| stream.uniform() < 0.1).collect::<Vec<bool>>();
     let (terminated, truncated) = (draw_flags(), draw_flags());
-    let mut pick = || {
+    let mut draw_factor = || {
         let x = stream.uniform();
         if x < 0.2 {
             0.0
@@ -40,7 +40,7 @@ fn draw_case(seed: u64, len: usize) -> Case {
             x
         }
     };
-    let (gamma, lam) = (pick(), pick());
+    let (gamma, lam) = (draw_factor(), draw_factor());
     let clip = (stream.uniform_in(0.0, 2.0), stream.uniform_in(0.0, 2.0));
     Case { log_rhos, rewards, values, next_values, terminated, truncated, gamma, lam, clip }
 }
@@ -85,13 +85,13 @@ fn run<F: Float>(case: &Case, n_envs: usize) -> (Vec<f64>, Vec<f64>) {
         log_rhos: &cast::<F>(&case.log_rhos),
         rewards: &cast::<F>(&case.rewards),
         values: &cast::<F>(&case.values),
-        next: Next::Values(&next),
+        next: NextValueSource::Values(&next),
         ends: Ends { terminated: &case.terminated[..], truncated: &case.truncated[..] },
         n_envs,
     };
     let discount = Discount::new(case.gamma, case.lam).unwrap();
     let clip = Clip::new(case.clip.0, case.clip.1).unwrap();
-    vtrace(input, discount, clip, Out { vs: &mut vs, pg_advantages: &mut pg }).unwrap();
+    vtrace(input, discount, clip, Out { value_targets: &mut vs, pg_advantages: &mut pg }).unwrap();
     let to_doubles = |x: Vec<F>| x.into_iter().map(Float::to_f64).collect();
     (to_doubles(vs), to_doubles(pg))
 }
@@ -120,7 +120,7 @@ fn random_trajectories_equal_equation_1_in_both_precisions() {
 }
 
 #[test]
-fn the_columns_of_a_rollout_are_its_trajectories() {
+fn each_column_of_a_rollout_is_computed_as_one_trajectory() {
     for (seed, n, steps) in [(1, 2, 1), (2, 3, 10), (3, 9, 70)] {
         let grid = draw_case(seed, n * steps);
         let (vs, pg) = run::<f64>(&grid, n);
@@ -178,12 +178,12 @@ fn a_trajectory_worked_out_by_hand() {
         log_rhos: &[2.0_f64.ln(), 0.5_f64.ln()],
         rewards: &[1.0, 2.0],
         values: &[1.0, 1.0],
-        next: Next::Bootstrap(&[4.0]),
+        next: NextValueSource::Bootstrap(&[4.0]),
         ends: Ends::without_truncation(&[false, false]),
         n_envs: 1,
     };
     let discount = Discount::new(0.5, 1.0).unwrap();
-    let out = Out { vs: &mut vs, pg_advantages: &mut pg };
+    let out = Out { value_targets: &mut vs, pg_advantages: &mut pg };
     vtrace(input, discount, Clip::new(1.0, 1.0).unwrap(), out).unwrap();
     assert_close(&vs, &[2.25, 2.5], 1e-15);
     assert_close(&pg, &[1.25, 1.5], 1e-15);
@@ -222,27 +222,27 @@ fn an_overflowing_ratio_is_clipped_and_nan_is_not() {
 }
 
 #[test]
-fn wrong_lengths_and_ranges_are_named() {
-    let run = |log_rhos: &[f64], last: &[f64], n_envs: usize| {
+fn wrong_lengths_are_named_and_wrong_ranges_refused() {
+    let rejected_name = |log_rhos: &[f64], last: &[f64], n_envs: usize| {
         let (mut vs, mut pg) = ([0.0; 4], [0.0; 4]);
         let input = Input {
             log_rhos,
             rewards: &[0.0; 4],
             values: &[0.0; 4],
-            next: Next::Bootstrap(last),
+            next: NextValueSource::Bootstrap(last),
             ends: Ends::without_truncation(&[false; 4]),
             n_envs,
         };
-        let out = Out { vs: &mut vs, pg_advantages: &mut pg };
+        let out = Out { value_targets: &mut vs, pg_advantages: &mut pg };
         match vtrace(input, Discount::new(0.9, 1.0).unwrap(), Clip::new(1.0, 1.0).unwrap(), out) {
             Err(Error::Shape { name, .. }) => name.into_owned(),
             _ => "accepted".to_owned(),
         }
     };
-    assert_eq!(run(&[0.0; 4], &[0.0; 2], 2), "accepted");
-    assert_eq!(run(&[0.0; 3], &[0.0; 2], 2), "log_rhos");
-    assert_eq!(run(&[0.0; 4], &[0.0; 1], 2), "bootstrap_value");
-    assert_eq!(run(&[0.0; 4], &[0.0; 3], 3), "rewards");
+    assert_eq!(rejected_name(&[0.0; 4], &[0.0; 2], 2), "accepted");
+    assert_eq!(rejected_name(&[0.0; 3], &[0.0; 2], 2), "log_rhos");
+    assert_eq!(rejected_name(&[0.0; 4], &[0.0; 1], 2), "bootstrap_value");
+    assert_eq!(rejected_name(&[0.0; 4], &[0.0; 3], 3), "rewards");
     for (rho_bar, c_bar) in [(-1.0, 1.0), (1.0, f64::NAN)] {
         assert!(matches!(Clip::new(rho_bar, c_bar), Err(Error::Config { .. })));
     }

@@ -115,7 +115,7 @@ fn bench(policy: &mut Policy) -> Result<()> {
         times.push(start.elapsed());
     }
     times.sort_unstable();
-    let percentile = |part: usize| times.get(CALLS * part / 100).copied().unwrap_or_default();
+    let percentile = |percent: usize| times.get(CALLS * percent / 100).copied().unwrap_or_default();
     println!("one action: median {:.2?}, 99% within {:.2?}", percentile(50), percentile(99));
     Ok(())
 }

@@ -17,13 +17,13 @@ use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
     ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, OnPolicyEngine, PpoSettings,
-    PpoUpdate, Rows, init,
+    PpoUpdate, RolloutRows, init,
 };
 
 const STEPS: usize = 100_000;
 const ENVS: usize = 8;
 /// Steps of each environment in a rollout.
-const LENGTH: usize = 32;
+const ROLLOUT_LENGTH: usize = 32;
 const EPOCHS: usize = 20;
 const LEARNING_RATE: f64 = 1e-3;
 const CLIP_EPS: f64 = 0.2;
@@ -68,11 +68,11 @@ impl Learner {
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
         self.settings.learning_rate = LEARNING_RATE * remaining;
         self.settings.loss.clip_eps = CLIP_EPS * remaining;
-        let (seed, rows) = (self.seed, Rows::from(arena));
+        let (seed, rows) = (self.seed, RolloutRows::from(arena));
         let parameters = self.parameters.values_mut();
         self.engine.ppo(parameters, &mut adam, rows, &self.settings, |pass, order| {
             order.clear();
-            order.extend(0..ENVS * LENGTH);
+            order.extend(0..ENVS * ROLLOUT_LENGTH);
             let number = round * EPOCHS + pass;
             Stream::new(seed, "shuffle", number as u64).shuffle(order);
         })
@@ -98,9 +98,9 @@ fn main() -> Result<()> {
     let mut envs = VecEnv::new("CartPole-v1", ENVS, Seeding::Run(seed))?;
     let spec = VectorEnv::spec(&envs).clone();
     let mut learner = Learner::new(&spec, seed)?;
-    let mut arena = Arena::new(&spec, LENGTH, ENVS)?;
+    let mut arena = Arena::new(&spec, ROLLOUT_LENGTH, ENVS)?;
     let discount = Discount::new(0.98, 0.8)?;
-    let (rounds, start) = (STEPS.div_ceil(ENVS * LENGTH), Instant::now());
+    let (rounds, start) = (STEPS.div_ceil(ENVS * ROLLOUT_LENGTH), Instant::now());
     let (mut collecting, mut returns) = (Duration::ZERO, Vec::new());
     for round in 0..rounds {
         let collect_start = Instant::now();
@@ -111,7 +111,7 @@ fn main() -> Result<()> {
         if round % 50 == 49 || round + 1 == rounds {
             let last = returns.get(returns.len().saturating_sub(20)..).unwrap_or_default();
             let mean = last.iter().sum::<f64>() / last.len() as f64;
-            let (steps, approx_kl) = ((round + 1) * ENVS * LENGTH, update.terms.approx_kl);
+            let (steps, approx_kl) = ((round + 1) * ENVS * ROLLOUT_LENGTH, update.terms.approx_kl);
             println!("{steps:>7} steps: mean return of 20 episodes {mean:.1}, KL {approx_kl:.5}");
         }
     }

@@ -38,7 +38,7 @@ fn the_greatest_value_is_chosen_where_no_choice_is_made_already() {
 }
 
 #[test]
-fn vectors_are_drawn_from_a_squashed_gaussian_or_disturbed_and_cut_off() {
+fn vectors_are_drawn_from_a_squashed_gaussian_or_get_noise_and_are_clipped() {
     let (layout, parameters) = identity("actor", 2);
     let net = || Mlp::new(&layout, "actor", &[2, 2], Activation::Relu).unwrap();
     let obs = [0.3, -1.0, 4.0, 9.0];
@@ -61,7 +61,7 @@ fn vectors_are_drawn_from_a_squashed_gaussian_or_disturbed_and_cut_off() {
 }
 
 #[test]
-fn given_steps_stay_and_the_others_have_noise_of_their_own() {
+fn preset_steps_stay_and_the_others_have_their_own_noise() {
     let (layout, parameters) = identity("actor", 1);
     let net = Mlp::new(&layout, "actor", &[1, 1], Activation::Relu).unwrap();
     let mut explorer = Explorer::new(Exploration::ActionNoise(net, 1.0));

@@ -118,7 +118,7 @@ fn every_kind_of_policy_plays_as_it_did_where_it_was_written() {
 }
 
 #[test]
-fn a_gaussian_policy_gives_its_mean_cut_to_the_bounds() {
+fn a_gaussian_policy_gives_its_mean_clipped_to_the_bounds() {
     let draft = Draft::linear("gaussian", &[&[1.0, 2.0], &[-1.0, 0.0]], &[0.5, 0.25], &[1.0, -0.5]);
     let mut policy = draft.vectors(&[-2.0, -1.0], &[2.0, 1.0], &[1.0, -0.5]).policy();
     let mut action = policy.action();
@@ -129,7 +129,7 @@ fn a_gaussian_policy_gives_its_mean_cut_to_the_bounds() {
 }
 
 #[test]
-fn a_squashed_policy_stretches_tanh_over_the_bounds_and_cuts_its_mean_off_before() {
+fn a_squashed_policy_clips_its_mean_and_scales_tanh_to_the_bounds() {
     let tanh_of_2 = 0.964_027_6; // (e^4 - 1) / (e^4 + 1)
     let make_policy = |limit: Value| {
         let mut draft = Draft::linear("squashed", &[&[1.0]], &[0.0], &[0.0]);
@@ -163,7 +163,7 @@ fn the_greatest_output_is_the_choice_counted_from_the_environments_first() {
 }
 
 #[test]
-fn observations_are_standardised_in_float64_and_cut_off() {
+fn observations_are_standardised_in_float64_and_clipped() {
     let mut draft = Draft::linear("gaussian", &[&[1.0]], &[1e6], &[0.0]);
     draft.description["normalizer"] = json!({"clip": 3.0});
     draft.put_f64("normalizer.mean", &[1e6]);
@@ -177,7 +177,7 @@ fn observations_are_standardised_in_float64_and_cut_off() {
 }
 
 #[test]
-fn what_is_no_observation_and_room_for_another_action_are_refused() {
+fn invalid_observations_and_actions_of_another_kind_are_refused() {
     let draft = Draft::linear("gaussian", &[&[1.0, 1.0]], &[0.0, 0.0], &[0.0]);
     let mut policy = draft.vectors(&[-1.0], &[1.0], &[0.0]).policy();
     let mut action = policy.action();
@@ -193,7 +193,7 @@ fn what_is_no_observation_and_room_for_another_action_are_refused() {
 }
 
 #[test]
-fn a_file_whose_vectors_give_something_else_here_is_refused_by_the_first_of_them() {
+fn the_first_golden_vector_with_another_result_is_named() {
     let mut draft = Draft::from_file("td3.safetensors");
     let (_, shape, bytes) = draft.tensors["golden.outputs"].clone();
     let mut outputs: Vec<f32> = bytes.as_chunks().0.iter().copied().map(f32::from_le_bytes).collect();
@@ -297,7 +297,7 @@ fn golden_vectors_that_would_take_minutes_are_refused() {
 }
 
 #[test]
-fn no_cut_and_no_byte_that_was_changed_makes_reading_panic() {
+fn truncated_files_and_changed_bytes_never_panic() {
     let original = fs::read(data().join("dqn_dueling.safetensors")).unwrap();
     for length in 0..original.len() {
         assert!(Policy::from_bytes(&original[..length]).is_err(), "{length} bytes");

@@ -7,7 +7,7 @@ mod torch;
 use rlox_nn::cpu::{ActorCritic, Mlp, QNetwork};
 
 #[test]
-fn an_actor_and_a_critic_say_and_learn_what_torch_does() {
+fn an_actor_and_a_critic_compute_and_learn_what_torch_does() {
     torch::check_actor_critic(|layout, architecture| ActorCritic::new(layout, architecture).unwrap());
 }
 

@@ -114,14 +114,14 @@ fn losses() -> Vec<(&'static str, Loss)> {
     let ppo = |clip_vloss| PpoLoss { coefficients: weights, clip_eps: 0.2, clip_vloss };
     let ppo_loss = |ppo: PpoLoss| -> Loss {
         Box::new(move |evaluation, batch, slopes| {
-            ppo.gradient(evaluation, batch, slopes).map(|(terms, to)| (terms.terms.total, to))
+            ppo.gradient(evaluation, batch, slopes).map(|(terms, to_entropy)| (terms.terms.total, to_entropy))
         })
     };
     vec![
         (
             "actor-critic",
-            Box::new(move |said, batch, to| {
-                weights.gradient(said, batch, to).map(|(told, to)| (told.total, to))
+            Box::new(move |said, batch, to_entropy| {
+                weights.gradient(said, batch, to_entropy).map(|(told, to)| (told.total, to))
             }),
         ),
         ("PPO", ppo_loss(ppo(false))),
@@ -212,7 +212,7 @@ fn the_gradient_of_inputs_is_that_of_finite_differences() {
 }
 
 #[test]
-fn a_row_says_the_same_alone_and_among_others() {
+fn a_row_has_the_same_output_alone_and_among_others() {
     for sizes in [&[4, 64, 64, 2][..], &[3, 256, 1], &[17, 32, 6]] {
         for activation in Activation::ALL {
             let layout = Layout::aligned(16, parameter_shapes("net", sizes)).unwrap();

@@ -13,7 +13,7 @@ use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
     A2cSettings, ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, Iteration,
-    IterationResult, OnPolicyEngine, PpoSettings, Rows, init,
+    IterationResult, OnPolicyEngine, PpoSettings, RolloutRows, init,
 };
 
 const N: usize = 6;
@@ -60,7 +60,7 @@ impl Run {
         Self { envs, engine, parameters, moments: [zeros.clone(), zeros], steps: 0, rounds: 0 }
     }
 
-    fn ppo(&mut self, rows: Rows<'_, f32>) -> Result<f64> {
+    fn ppo(&mut self, rows: RolloutRows<'_, f32>) -> Result<f64> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let rule = Adam::new(1e-5);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut self.steps };
@@ -151,7 +151,7 @@ impl RolloutMemory {
 }
 
 #[test]
-fn rollouts_that_are_learned_from_where_they_are_collected_give_the_bits_of_both_apart() {
+fn an_iteration_gives_the_bits_of_collecting_and_learning_apart() {
     for (env_id, discrete) in [("CartPole-v1", true), ("Pendulum-v1", false)] {
         let (mut fused, mut separate) = (Run::new(env_id), Run::new(env_id));
         let mut memory = RolloutMemory::new(&mut fused.envs);
@@ -162,7 +162,7 @@ fn rollouts_that_are_learned_from_where_they_are_collected_give_the_bits_of_both
             let net = separate.engine.net().clone();
             let acting = ActorCriticPolicy::new(&net, &values, NonZeroUsize::MIN);
             arena.collect(&mut separate.envs, &acting, SEED, discount()).unwrap();
-            let total = separate.ppo(Rows::from(&arena)).unwrap();
+            let total = separate.ppo(RolloutRows::from(&arena)).unwrap();
             assert_eq!(result.update.to_bits(), total.to_bits(), "{env_id}");
             assert_eq!(episodes, arena.episodes());
             assert!(result.explained_variance <= 1.0 && !result.learning_time.is_zero());
@@ -173,7 +173,7 @@ fn rollouts_that_are_learned_from_where_they_are_collected_give_the_bits_of_both
 }
 
 #[test]
-fn a_number_that_is_none_in_what_was_collected_is_told_before_anything_is_learned() {
+fn a_non_finite_value_of_a_rollout_is_an_error_before_anything_is_learned() {
     let mut run = Run::new("CartPole-v1");
     let mut memory = RolloutMemory::new(&mut run.envs);
     run.parameters.array_mut("critic.4.bias", &[1]).unwrap()[0] = f32::NAN;

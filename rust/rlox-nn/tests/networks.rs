@@ -21,8 +21,8 @@ fn parameters_of_other_names_shapes_or_layers_are_refused() {
         critic: vec![8],
         activation: Activation::Relu,
     };
-    let refusal = |named: Vec<(String, Vec<usize>)>| {
-        let layout = Layout::aligned(16, named).unwrap();
+    let refusal = |shapes: Vec<(String, Vec<usize>)>| {
+        let layout = Layout::aligned(16, shapes).unwrap();
         ActorCritic::new(&layout, &architecture).unwrap_err().to_string()
     };
     let mut missing = architecture.parameter_shapes();
@@ -85,7 +85,7 @@ fn weights_begin_orthogonal_with_their_gains() {
 }
 
 #[test]
-fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
+fn actions_are_drawn_with_the_probabilities_and_densities_that_are_returned() {
     let make_arch = |kind| Architecture {
         obs_dim: 3,
         kind,
@@ -141,7 +141,7 @@ fn actions_are_drawn_with_the_probabilities_and_densities_that_are_said() {
 }
 
 #[test]
-fn rows_are_acted_for_alike_in_any_company_and_on_any_number_of_threads() {
+fn a_row_gets_the_same_action_among_any_rows_and_with_any_number_of_threads() {
     let (actor, critic) = (vec![24, 8], vec![16]);
     let architecture = Architecture {
         obs_dim: 5,
@@ -190,7 +190,7 @@ fn rows_are_acted_for_alike_in_any_company_and_on_any_number_of_threads() {
 }
 
 #[test]
-fn noise_that_is_a_function_of_features_needs_a_hidden_layer() {
+fn gsde_needs_a_hidden_layer() {
     let architecture = Architecture {
         obs_dim: 3,
         kind: ActionKind::Sde(2),

@@ -14,8 +14,8 @@ use rlox_nn::cpu::{
 };
 
 const ROWS: usize = 7;
-const OBS: usize = 3;
-const SIZE: usize = 2;
+const OBS_DIM: usize = 3;
+const ACTION_DIM: usize = 2;
 const STEP: f64 = 1e-6;
 const HIDDEN: [usize; 2] = [5, 4];
 
@@ -52,25 +52,25 @@ fn gradient_error(parameters: &[f64], gradient: &[f64], loss: impl Fn(&[f64]) ->
 }
 
 fn with_log_std(prefix: &str, sizes: &[usize]) -> Layout {
-    let log_std_shape = ("log_std".to_owned(), vec![SIZE]);
+    let log_std_shape = ("log_std".to_owned(), vec![ACTION_DIM]);
     Layout::aligned(16, [vec![log_std_shape], parameter_shapes(prefix, sizes)].concat()).unwrap()
 }
 
 #[test]
 fn gradients_of_cloning_are_those_of_finite_differences() {
-    let sizes = [OBS, HIDDEN[0], HIDDEN[1], SIZE];
+    let sizes = [OBS_DIM, HIDDEN[0], HIDDEN[1], ACTION_DIM];
     for activation in Activation::ALL {
         for (kind, squared) in [
-            (ActionKind::Choices(SIZE), false),
-            (ActionKind::Gaussian(SIZE), false),
-            (ActionKind::Gaussian(SIZE), true),
+            (ActionKind::Choices(ACTION_DIM), false),
+            (ActionKind::Gaussian(ACTION_DIM), false),
+            (ActionKind::Gaussian(ACTION_DIM), true),
         ] {
             let layout = with_log_std("net", &sizes);
             let net = Mlp::new(&layout, "net", &sizes, activation).unwrap();
             let mut stream = Stream::new(3, "clone", 0);
             let parameters = normals(&mut stream, layout.len());
-            let obs = normals(&mut stream, ROWS * OBS);
-            let (vectors, choices) = (normals(&mut stream, ROWS * SIZE), [0, 1, 1, 0, 1, 0, 0]);
+            let obs = normals(&mut stream, ROWS * OBS_DIM);
+            let (vectors, choices) = (normals(&mut stream, ROWS * ACTION_DIM), [0, 1, 1, 0, 1, 0, 0]);
             let loss_and_gradient = |point: &[f64]| -> Result<(f64, Vec<f64>)> {
                 let mut values = point.to_vec();
                 let mut moments = [vec![0.0; values.len()], vec![0.0; values.len()]];
@@ -105,9 +105,11 @@ struct IqlCase {
 
 impl IqlCase {
     fn new(activation: Activation) -> Self {
-        let (sizes, value_sizes) = ([OBS, HIDDEN[0], HIDDEN[1], SIZE], [OBS, HIDDEN[0], HIDDEN[1], 1]);
+        let (sizes, value_sizes) =
+            ([OBS_DIM, HIDDEN[0], HIDDEN[1], ACTION_DIM], [OBS_DIM, HIDDEN[0], HIDDEN[1], 1]);
         let hidden = HIDDEN.to_vec();
-        let critics = CriticsArchitecture { members: 2, obs_dim: OBS, action_dim: SIZE, hidden, activation };
+        let critics =
+            CriticsArchitecture { members: 2, obs_dim: OBS_DIM, action_dim: ACTION_DIM, hidden, activation };
         let layouts = [
             with_log_std("actor", &sizes),
             Layout::aligned(16, critics.parameter_shapes()).unwrap(),
@@ -123,7 +125,8 @@ impl IqlCase {
             .each_ref()
             .map(|layout| normals(&mut stream, layout.len()).iter().map(|x| 0.5 * x).collect::<Vec<_>>());
         let target = parameters[1].iter().map(|x| 0.7 * x).collect();
-        let columns = [ROWS * OBS, ROWS * SIZE, ROWS, ROWS * OBS].map(|n| normals(&mut stream, n));
+        let columns =
+            [ROWS * OBS_DIM, ROWS * ACTION_DIM, ROWS, ROWS * OBS_DIM].map(|n| normals(&mut stream, n));
         Self { nets, layouts, parameters, target, columns }
     }
 

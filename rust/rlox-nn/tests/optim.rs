@@ -46,7 +46,7 @@ fn rms_prop_has_epsilon_outside_of_the_root_and_tensorflow_s_inside() {
 }
 
 #[test]
-fn clipping_keeps_the_direction_and_what_is_short_enough() {
+fn clipping_keeps_the_direction_and_short_gradients() {
     let start: Vec<f64> = (0..21).map(|i| f64::from(i) - 10.0).collect();
     let norm = start.iter().map(|x| x * x).sum::<f64>().sqrt();
     let mut gradient = start.clone();

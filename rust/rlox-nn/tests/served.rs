@@ -13,7 +13,7 @@ use served::{Sizes, Work, prepare_work};
 const SIZES: Sizes = Sizes { obs: 3, outputs: 2, width: 5, rows: 4 };
 
 /// Returns the number of parameters of layers of these sizes.
-fn count(sizes: &[usize]) -> usize {
+fn n_parameters(sizes: &[usize]) -> usize {
     sizes.windows(2).map(|pair| (pair[0] + 1) * pair[1]).sum()
 }
 
@@ -43,7 +43,7 @@ fn work(name: &str, parameters: usize) -> Result<Box<dyn Work>> {
 #[test]
 fn every_step_moves_each_parameter_by_at_most_a_learning_rate_and_goes_on() {
     let Sizes { obs, outputs, width, .. } = SIZES;
-    let net = |outputs| count(&[obs, width, width, outputs]);
+    let net = |outputs| n_parameters(&[obs, width, width, outputs]);
     for (name, n) in [("ppo", net(outputs) + net(1)), ("dqn", net(outputs)), ("critic", net(1))] {
         let mut work = match name {
             // A network with one output has one choice.
@@ -69,7 +69,7 @@ fn every_step_moves_each_parameter_by_at_most_a_learning_rate_and_goes_on() {
 #[test]
 fn an_action_is_squashed() {
     let Sizes { obs, outputs, width, rows } = SIZES;
-    let n = outputs + count(&[obs, width, width, outputs]) + count(&[obs, width, width, 1]);
+    let n = outputs + n_parameters(&[obs, width, width, outputs]) + n_parameters(&[obs, width, width, 1]);
     let mut work = work("act", n).unwrap();
     work.run_once().unwrap();
     let actions = work.result();

@@ -15,10 +15,10 @@ use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
     self, ActionKind, ActionsTaken, Activation, Architecture, Mlp, OnPolicyEngine, Outputs, PpoSettings,
-    QArchitecture, QNetwork, Rows, draw, init, parameter_shapes,
+    QArchitecture, QNetwork, RolloutRows, draw, init, parameter_shapes,
 };
 use rlox_nn::traits::{
-    ActorCritic, Bound, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch,
+    ActorCritic, BoundPolicy, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch,
 };
 
 const N: usize = 16;
@@ -44,13 +44,13 @@ fn collect_rollout(env_id: &str, kind: ActionKind, obs_dim: usize) -> (cpu::Acto
     let mut envs = VecEnv::new(env_id, 4, Seeding::Run(3)).unwrap();
     let (net, parameters) = networks(&architecture(kind, obs_dim));
     let mut arena = Arena::new(VectorEnv::spec(&envs), 8, 4).unwrap();
-    let policy = Bound { net: &net, parameters: parameters.values() };
+    let policy = BoundPolicy { net: &net, parameters: parameters.values() };
     arena.collect(&mut envs, &policy, 3, Discount::new(0.98, 0.9).unwrap()).unwrap();
     (net, parameters, arena)
 }
 
-fn batch(rows: Rows<'_, f32>) -> Minibatch<'_> {
-    let Rows { log_probs, values, advantages, returns, .. } = rows;
+fn batch(rows: RolloutRows<'_, f32>) -> Minibatch<'_> {
+    let RolloutRows { log_probs, values, advantages, returns, .. } = rows;
     let rollout = RolloutColumns { log_probs, values, advantages, returns };
     Minibatch { obs: &rows.obs[..rows.len() * rows.obs_dim], actions: rows.actions, rollout }
 }
@@ -82,7 +82,7 @@ impl Moments {
 }
 
 #[test]
-fn many_rows_are_acted_for_as_by_the_policy_of_a_rollout_without_its_values() {
+fn act_gives_the_actions_of_the_rollout_policy_for_many_rows() {
     let n = 300; // more than one block
     for (kind, dim) in [(ActionKind::Choices(3), 1), (ActionKind::Gaussian(2), 2)] {
         let (net, parameters) = networks(&architecture(kind, 4));
@@ -114,12 +114,12 @@ fn many_rows_are_acted_for_as_by_the_policy_of_a_rollout_without_its_values() {
 }
 
 #[test]
-fn a_step_of_the_trait_is_one_of_the_engine() {
+fn a_ppo_step_of_the_trait_equals_that_of_the_engine() {
     for (env_id, kind, obs_dim) in
         [("CartPole-v1", ActionKind::Choices(2), 4), ("Pendulum-v1", ActionKind::Gaussian(1), 3)]
     {
         let (net, parameters, arena) = collect_rollout(env_id, kind, obs_dim);
-        let (layout, rows) = (parameters.layout().clone(), Rows::from(&arena));
+        let (layout, rows) = (parameters.layout().clone(), RolloutRows::from(&arena));
         let (mut actual, mut expected) = (parameters.values().to_vec(), parameters.values().to_vec());
         let (mut first, mut second) = (Moments::default(), Moments::default());
         let mut adam = first.adam(actual.len());
@@ -127,8 +127,8 @@ fn a_step_of_the_trait_is_one_of_the_engine() {
             net.ppo_step(&mut actual, &mut adam, batch(rows), &settings()).unwrap().unwrap();
         let mut engine = OnPolicyEngine::new(net, layout).unwrap();
         let mut adam = second.adam(expected.len());
-        let all = |_: usize, order: &mut Vec<usize>| *order = (0..32).collect();
-        let update = engine.ppo(&mut expected, &mut adam, rows, &settings(), all).unwrap();
+        let write_order = |_: usize, order: &mut Vec<usize>| *order = (0..32).collect();
+        let update = engine.ppo(&mut expected, &mut adam, rows, &settings(), write_order).unwrap();
         assert_eq!((ppo_terms, norm), (update.terms, update.grad_norm));
         assert_eq!(actual, expected);
         assert_ne!(actual, parameters.values());
@@ -136,12 +136,12 @@ fn a_step_of_the_trait_is_one_of_the_engine() {
 }
 
 #[test]
-fn nothing_is_learned_of_a_policy_that_went_too_far_or_of_a_setting_out_of_range() {
+fn nothing_is_learned_beyond_target_kl_or_with_a_setting_out_of_range() {
     let (net, mut parameters, arena) = collect_rollout("CartPole-v1", ActionKind::Choices(2), 4);
     let (before, mut moments) = (parameters.values().to_vec(), Moments::default());
-    let rows = Rows::from(&arena);
+    let rows = RolloutRows::from(&arena);
     let moved: Vec<f32> = rows.log_probs.iter().map(|log_prob| log_prob - 1.0).collect();
-    let far_batch = batch(Rows { log_probs: &moved, ..rows });
+    let far_batch = batch(RolloutRows { log_probs: &moved, ..rows });
     let mut adam = moments.adam(before.len());
     let small_target_kl = PpoSettings { target_kl: Some(0.01), ..settings() };
     assert_eq!(net.ppo_step(parameters.values_mut(), &mut adam, far_batch, &small_target_kl).unwrap(), None);
@@ -149,14 +149,14 @@ fn nothing_is_learned_of_a_policy_that_went_too_far_or_of_a_setting_out_of_range
     let setting_error = net.ppo_step(parameters.values_mut(), &mut adam, batch(rows), &wrong);
     assert!(matches!(setting_error, Err(Error::Config { .. })));
     let infinite = vec![f32::INFINITY; rows.len()];
-    let infinite_batch = batch(Rows { returns: &infinite, ..rows });
+    let infinite_batch = batch(RolloutRows { returns: &infinite, ..rows });
     let loss_error = net.ppo_step(parameters.values_mut(), &mut adam, infinite_batch, &settings());
     assert!(matches!(loss_error, Err(Error::NonFinite { .. })));
     assert_eq!(parameters.values(), before);
 }
 
 #[test]
-fn draws_of_outputs_are_those_of_the_policy() {
+fn draws_from_outputs_equal_those_of_the_policy() {
     // Log-probabilities of one action equal the network's logits up to a constant that softmax
     // ignores.
     let (net, parameters) = networks(&architecture(ActionKind::Choices(3), 4));
@@ -189,8 +189,8 @@ fn action_log_probs(net: &cpu::ActorCritic, parameters: &Parameters, obs: &[f32]
 #[test]
 fn draws_that_do_not_fit_are_refused() {
     let (mut choices, mut numbers, mut log_probs) = ([0_i64; 2], [0.0_f32; 2], [0.0_f32; 2]);
-    let mut refusal = |actor_outputs, noise: &[f32], boxed: Option<usize>| {
-        let actions = match boxed {
+    let mut refusal = |actor_outputs, noise: &[f32], vector_len: Option<usize>| {
+        let actions = match vector_len {
             Some(len) => ActionsMut::Box(&mut numbers[..len]),
             None => ActionsMut::Discrete(&mut choices),
         };
@@ -251,7 +251,7 @@ fn values_of_choices_have_the_gradient_of_their_loss() {
 }
 
 #[test]
-fn a_deterministic_policy_has_the_gradient_of_what_its_actions_are_worth() {
+fn a_deterministic_policy_has_the_gradient_of_the_value_of_its_actions() {
     let layout = Layout::sorted(parameter_shapes("actor", &[3, 6, 2])).unwrap();
     let net = Mlp::new(&layout, "actor", &[3, 6, 2], Activation::Tanh).unwrap();
     let (parameters, obs, slopes) = (normals(4, layout.len()), normals(5, N * 3), normals(6, N * 2));

@@ -14,7 +14,7 @@ use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
     A2cSettings, ActionKind, Activation, ActorCritic, ActorCriticPolicy, Architecture, OnPolicyEngine,
-    PpoSettings, PpoUpdate, Rows, init,
+    PpoSettings, PpoUpdate, RolloutRows, init,
 };
 
 const N: usize = 8;
@@ -54,7 +54,7 @@ impl Learner {
         arena.collect(envs, &acting, 3, discount).unwrap();
     }
 
-    fn learn(&mut self, rows: Rows<'_, f32>, settings: &PpoSettings, index: u64) -> Result<PpoUpdate> {
+    fn learn(&mut self, rows: RolloutRows<'_, f32>, settings: &PpoSettings, index: u64) -> Result<PpoUpdate> {
         let [exp_avg, exp_avg_sq] = &mut self.moments;
         let (parameters, rule) = (self.parameters.values_mut(), Adam::new(1e-5));
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut self.steps };
@@ -88,12 +88,12 @@ fn collect_rollout(env_id: &str) -> (Learner, Arena) {
 }
 
 #[test]
-fn an_update_goes_through_all_rows_and_says_the_same_again() {
+fn an_update_uses_all_rows_and_is_reproducible() {
     for env_id in ["CartPole-v1", "Pendulum-v1"] {
         let runs: Vec<(PpoUpdate, Parameters)> = (0..2)
             .map(|_| {
                 let (mut learner, arena) = collect_rollout(env_id);
-                let update = learner.learn(Rows::from(&arena), &settings(), 0).unwrap();
+                let update = learner.learn(RolloutRows::from(&arena), &settings(), 0).unwrap();
                 (update, learner.parameters)
             })
             .collect();
@@ -105,19 +105,19 @@ fn an_update_goes_through_all_rows_and_says_the_same_again() {
 }
 
 #[test]
-fn what_acted_scores_itself_alike_so_the_first_ratio_is_1() {
+fn the_first_ratio_is_1_because_the_policy_has_not_changed_yet() {
     let (mut learner, arena) = collect_rollout("Pendulum-v1");
     let once = PpoSettings { n_epochs: 1, batch_size: N * T, ..settings() };
-    let update = learner.learn(Rows::from(&arena), &once, 0).unwrap();
+    let update = learner.learn(RolloutRows::from(&arena), &once, 0).unwrap();
     assert!(update.terms.approx_kl.abs() < 1e-6, "{update:?}");
     assert_eq!(update.terms.clip_fraction, 0.0);
 }
 
 #[test]
-fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
+fn before_any_step_the_gradient_of_a2c_is_that_of_ppo() {
     for (env_id, normalize_advantages) in [("CartPole-v1", true), ("Pendulum-v1", false)] {
         let (mut learner, arena) = collect_rollout(env_id);
-        let rows = Rows::from(&arena);
+        let rows = RolloutRows::from(&arena);
         let one_batch = PpoSettings { n_epochs: 1, batch_size: N * T, normalize_advantages, ..settings() };
         let mut other = Learner { parameters: learner.parameters.clone(), ..collect_rollout(env_id).0 };
         learner.learn(rows, &one_batch, 0).unwrap();
@@ -144,23 +144,23 @@ fn where_nothing_has_moved_yet_the_gradient_of_a2c_is_that_of_ppo() {
 }
 
 #[test]
-fn a_policy_that_has_gone_too_far_ends_the_update() {
+fn an_update_ends_when_target_kl_is_exceeded() {
     let (mut learner, arena) = collect_rollout("CartPole-v1");
     let fast = PpoSettings { learning_rate: 0.05, target_kl: Some(0.01), ..settings() };
-    let update = learner.learn(Rows::from(&arena), &fast, 0).unwrap();
+    let update = learner.learn(RolloutRows::from(&arena), &fast, 0).unwrap();
     assert!((1..24).contains(&update.steps) && update.epochs < 4, "{update:?}");
     assert_eq!(learner.steps, update.steps as u64);
     assert!(update.terms.approx_kl <= 0.015);
 }
 
 #[test]
-fn numbers_that_are_none_stop_an_update_before_they_are_learned() {
+fn non_finite_numbers_stop_an_update_before_it_learns() {
     let (mut learner, arena) = collect_rollout("CartPole-v1");
     let before = learner.parameters.clone();
-    let rows = Rows::from(&arena);
+    let rows = RolloutRows::from(&arena);
     let mut returns = rows.returns.to_vec();
     returns[7] = f32::NAN;
-    let loss_error = learner.learn(Rows { returns: &returns, ..rows }, &settings(), 0).unwrap_err();
+    let loss_error = learner.learn(RolloutRows { returns: &returns, ..rows }, &settings(), 0).unwrap_err();
     assert!(
         loss_error.to_string().starts_with("value loss by minibatch is NaN at flat index "),
         "{loss_error}"
@@ -173,42 +173,42 @@ fn numbers_that_are_none_stop_an_update_before_they_are_learned() {
 }
 
 #[test]
-fn rows_and_actions_that_there_are_not_are_refused() {
+fn invalid_rows_and_actions_are_refused() {
     let (mut learner, arena) = collect_rollout("CartPole-v1");
-    let rows = Rows::from(&arena);
-    let refusal = |learner: &mut Learner, rows: Rows<'_, f32>, settings: &PpoSettings| {
+    let rows = RolloutRows::from(&arena);
+    let refusal = |learner: &mut Learner, rows: RolloutRows<'_, f32>, settings: &PpoSettings| {
         learner.learn(rows, settings, 0).unwrap_err().to_string()
     };
     let empty_batch = PpoSettings { batch_size: 0, ..settings() };
     assert_eq!(refusal(&mut learner, rows, &empty_batch), "batch_size is 0, expected at least 1");
-    let short = Rows { values: &rows.values[1..], ..rows };
+    let short = RolloutRows { values: &rows.values[1..], ..rows };
     let length_message = refusal(&mut learner, short, &settings());
     assert_eq!(length_message, "values has 511 elements, expected 512 (as log_probs)");
     let invalid_choices = vec![2; N * T];
     let choice_message = refusal(
         &mut learner,
-        Rows { actions: rlox_nn::cpu::ActionsTaken::Choices(&invalid_choices, None), ..rows },
+        RolloutRows { actions: rlox_nn::cpu::ActionsTaken::Choices(&invalid_choices, None), ..rows },
         &settings(),
     );
     assert_eq!(choice_message, "action of row 0 is 2, expected a choice from 0 to 1");
     let vectors = vec![0.0; N * T];
     let kind_message = refusal(
         &mut learner,
-        Rows { actions: rlox_nn::cpu::ActionsTaken::Vectors(&vectors), ..rows },
+        RolloutRows { actions: rlox_nn::cpu::ActionsTaken::Vectors(&vectors), ..rows },
         &settings(),
     );
     assert_eq!(kind_message, "actions is vectors, expected choices, which this policy gives");
 }
 
 #[test]
-fn a_divergence_that_is_no_number_stops_an_update_before_it_learns() {
+fn an_infinite_approx_kl_stops_an_update_before_it_learns() {
     let (mut learner, arena) = collect_rollout("CartPole-v1");
     let before = learner.parameters.clone();
-    let rows = Rows::from(&arena);
+    let rows = RolloutRows::from(&arena);
     let mut log_probs = rows.log_probs.to_vec();
     log_probs[3] = -300.0; // a ratio of e^299
     let advantages = vec![1.0; N * T];
-    let rows = Rows { log_probs: &log_probs, advantages: &advantages, ..rows };
+    let rows = RolloutRows { log_probs: &log_probs, advantages: &advantages, ..rows };
     let plain = PpoSettings { normalize_advantages: false, batch_size: N * T, ..settings() };
     let message = learner.learn(rows, &plain, 0).unwrap_err().to_string();
     assert!(message.starts_with("approx_kl by minibatch is inf at flat index 0"), "{message}");
@@ -224,10 +224,10 @@ fn settings_out_of_their_range_are_refused_before_anything_is_learned() {
         (PpoSettings { max_grad_norm: Some(-1.0), ..settings() }, "max_grad_norm is -1"),
         (PpoSettings { target_kl: Some(f64::NAN), ..settings() }, "target_kl is NaN"),
     ] {
-        let message = learner.learn(Rows::from(&arena), &wrong, 0).unwrap_err().to_string();
+        let message = learner.learn(RolloutRows::from(&arena), &wrong, 0).unwrap_err().to_string();
         assert!(message.starts_with(says), "{message}");
     }
-    let rows = Rows::from(&arena);
+    let rows = RolloutRows::from(&arena);
     let Learner { engine, parameters, moments: [exp_avg, exp_avg_sq], steps, .. } = &mut learner;
     for rule in [Adam::new(0.0), Adam { betas: (1.0, 0.9), eps: 1e-5 }] {
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
@@ -235,15 +235,15 @@ fn settings_out_of_their_range_are_refused_before_anything_is_learned() {
         assert!(engine.ppo(values, &mut adam, rows, &settings(), |_, _| ()).is_err());
     }
     assert_eq!(*parameters, before);
-    let nothing = Rows { log_probs: &[], values: &[], advantages: &[], returns: &[], ..rows };
+    let nothing = RolloutRows { log_probs: &[], values: &[], advantages: &[], returns: &[], ..rows };
     let empty_message = learner.learn(nothing, &settings(), 0).unwrap_err().to_string();
     assert_eq!(empty_message, "rows of a rollout is 0, expected at least 1");
 }
 
 #[test]
-fn an_action_that_its_mask_bars_is_refused() {
+fn actions_that_the_mask_forbids_are_refused() {
     let (mut learner, arena) = collect_rollout("CartPole-v1");
-    let rows = Rows::from(&arena);
+    let rows = RolloutRows::from(&arena);
     let actions = vec![1; N * T];
     for (row, says) in [
         ([true, false], "action of row 0 is 1, expected a choice that the row's mask allows"),
@@ -251,16 +251,18 @@ fn an_action_that_its_mask_bars_is_refused() {
     ] {
         let mask: Vec<bool> = row.into_iter().cycle().take(2 * N * T).collect();
         let actions_taken = rlox_nn::cpu::ActionsTaken::Choices(&actions, Some(&mask));
-        let message =
-            learner.learn(Rows { actions: actions_taken, ..rows }, &settings(), 0).unwrap_err().to_string();
+        let message = learner
+            .learn(RolloutRows { actions: actions_taken, ..rows }, &settings(), 0)
+            .unwrap_err()
+            .to_string();
         assert_eq!(message, says);
     }
 }
 
 #[test]
-fn an_update_stops_when_it_is_told_to() {
+fn an_update_can_be_interrupted() {
     let (mut learner, arena) = collect_rollout("CartPole-v1");
     let long = PpoSettings { n_epochs: 1_000_000, ..settings() };
-    let result = interruptible(|| true, || learner.learn(Rows::from(&arena), &long, 0));
+    let result = interruptible(|| true, || learner.learn(RolloutRows::from(&arena), &long, 0));
     assert_eq!(result.unwrap_err(), Error::Interrupted);
 }

@@ -13,7 +13,7 @@ use rlox_nn::cpu::{
 const STEP: f64 = 1e-6;
 const ROWS: usize = 7;
 const CHOICES: usize = 3;
-const OBS: usize = 4;
+const OBS_DIM: usize = 4;
 
 fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
     let mut out = vec![0.0; n];
@@ -22,7 +22,7 @@ fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
 }
 
 fn architecture(hidden: &[usize], activation: Activation, dueling: bool) -> QArchitecture {
-    QArchitecture { obs_dim: OBS, choices: CHOICES, hidden: hidden.to_vec(), activation, dueling }
+    QArchitecture { obs_dim: OBS_DIM, choices: CHOICES, hidden: hidden.to_vec(), activation, dueling }
 }
 
 fn actions(stream: &mut Stream, n: usize) -> Vec<i64> {
@@ -55,7 +55,7 @@ fn check(architecture: &QArchitecture, loss: TdLoss, weighted: bool, stream: &mu
     let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
     let net = QNetwork::new(&layout, architecture).unwrap();
     let parameters = normals(stream, layout.len(), 0.6);
-    let obs = normals(stream, ROWS * OBS, 1.0);
+    let obs = normals(stream, ROWS * OBS_DIM, 1.0);
     let actions = actions(stream, ROWS);
     // The errors lie on both sides of Huber's kinks at 1 and -1, and none is near them.
     let errors_at_parameters = [-3.0, -0.4, 0.2, 0.5, 2.0, -0.7, 4.0];
@@ -118,7 +118,7 @@ fn dueling_streams_add_up_to_a_value_and_advantages_of_mean_zero() {
     let advantage_range = layout.range("q.advantage.2.bias", &[3]).unwrap();
     parameters[advantage_range].copy_from_slice(&[1.0, 2.0, 6.0]);
     let mut memory = QMemory::default();
-    let q = net.forward(&parameters, &[0.5; OBS], &mut memory).unwrap();
+    let q = net.forward(&parameters, &[0.5; OBS_DIM], &mut memory).unwrap();
     assert_eq!(q, [8.0, 9.0, 13.0]);
 }
 
@@ -143,10 +143,10 @@ fn learn(settings: DqnSettings, actions: &[i64]) -> Result<(DqnUpdate, Vec<f64>,
     let mut adam = Optimizer::Adam { rule, exp_avg: &mut first, exp_avg_sq: &mut second, steps: &mut steps };
     let batches = Batches {
         rows: 2,
-        obs: &[0.0; 2 * OBS],
+        obs: &[0.0; 2 * OBS_DIM],
         actions,
         rewards: &[1.0, 2.0],
-        next_obs: &[0.0; 2 * OBS],
+        next_obs: &[0.0; 2 * OBS_DIM],
         discounts: &[0.5, 0.0],
         weights: Some(&[1.0, 0.5]),
     };
@@ -156,7 +156,7 @@ fn learn(settings: DqnSettings, actions: &[i64]) -> Result<(DqnUpdate, Vec<f64>,
 }
 
 #[test]
-fn goals_are_of_the_target_network_and_of_double_dqn_at_the_choice_of_the_other() {
+fn targets_are_of_the_target_network_at_its_choice_or_that_of_the_online_network() {
     let settings =
         DqnSettings { loss: TdLoss::Squared, double: false, learning_rate: 0.0, max_grad_norm: None };
     let (update, errors, online) = learn(settings, &[0, 2]).unwrap();
@@ -176,7 +176,7 @@ fn goals_are_of_the_target_network_and_of_double_dqn_at_the_choice_of_the_other(
 }
 
 #[test]
-fn choices_that_there_are_not_and_settings_out_of_range_are_refused() {
+fn invalid_choices_and_settings_out_of_range_are_refused() {
     let settings =
         DqnSettings { loss: TdLoss::Huber, double: false, learning_rate: 0.1, max_grad_norm: Some(10.0) };
     let message = |error: Error| error.to_string();

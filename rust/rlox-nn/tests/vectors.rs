@@ -14,8 +14,8 @@ use rlox_nn::cpu::{
 
 const STEP: f64 = 1e-6;
 const ROWS: usize = 6;
-const OBS: usize = 3;
-const SIZE: usize = 2;
+const OBS_DIM: usize = 3;
+const ACTION_DIM: usize = 2;
 
 fn normals(stream: &mut Stream, n: usize, scale: f64) -> Vec<f64> {
     let mut out = vec![0.0; n];
@@ -40,26 +40,26 @@ struct Case {
 impl Case {
     fn new(activation: Activation, outputs: usize) -> Self {
         let mut stream = Stream::new(outputs as u64, activation.name(), 0);
-        let sizes = [OBS, 5, 4, outputs];
+        let sizes = [OBS_DIM, 5, 4, outputs];
         let actor_layout = Layout::aligned(16, parameter_shapes("actor", &sizes)).unwrap();
         let actor = Mlp::new(&actor_layout, "actor", &sizes, activation).unwrap();
         let (members, hidden) = (2, vec![6, 4]);
         let architecture =
-            CriticsArchitecture { members, obs_dim: OBS, action_dim: SIZE, hidden, activation };
+            CriticsArchitecture { members, obs_dim: OBS_DIM, action_dim: ACTION_DIM, hidden, activation };
         let critics_layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
         let critics = Critics::new(&critics_layout, &architecture).unwrap();
         let parameters = [&actor_layout, &critics_layout, &actor_layout, &critics_layout]
             .map(|layout| normals(&mut stream, layout.len(), 0.5));
-        let actions = normals(&mut stream, ROWS * SIZE, 1.0).iter().map(|x| x.tanh()).collect();
+        let actions = normals(&mut stream, ROWS * ACTION_DIM, 1.0).iter().map(|x| x.tanh()).collect();
         let columns = [
-            normals(&mut stream, ROWS * OBS, 1.0),
+            normals(&mut stream, ROWS * OBS_DIM, 1.0),
             actions,
             normals(&mut stream, ROWS, 1.0),
-            normals(&mut stream, ROWS * OBS, 1.0),
+            normals(&mut stream, ROWS * OBS_DIM, 1.0),
             (0..ROWS).map(|row| if row % 3 == 0 { 0.0 } else { 0.9 }).collect(),
         ];
         let weights = (0..ROWS).map(|_| 0.2 + stream.uniform()).collect();
-        let noise = normals(&mut stream, 2 * ROWS * SIZE, 1.0);
+        let noise = normals(&mut stream, 2 * ROWS * ACTION_DIM, 1.0);
         let (layouts, nets) = ([actor_layout, critics_layout], (actor, critics));
         Self { layouts, nets, parameters, columns, weights, noise }
     }
@@ -71,7 +71,7 @@ impl Case {
     }
 
     /// Returns the losses of critics and actor at these parameters, and their gradients.
-    fn losses(&self, nets: &[Vec<f64>; 2], soft: bool, weighted: bool) -> Result<LossesAndGradients> {
+    fn losses(&self, nets: &[Vec<f64>; 2], is_sac: bool, weighted: bool) -> Result<LossesAndGradients> {
         let [mut actor, mut critic] = nets.clone();
         let [mut target_actor, mut target] = [self.parameters[2].clone(), self.parameters[3].clone()];
         let mut moments = [&actor, &critic].map(|vector| [vec![0.0; vector.len()], vec![0.0; vector.len()]]);
@@ -91,7 +91,7 @@ impl Case {
         let (net, critics) = self.nets.clone();
         let batches = self.batches(weighted);
         let (learning_rate, max_grad_norm, tau) = (0.0, None, 0.5);
-        let losses = if soft {
+        let losses = if is_sac {
             let mut engine = SacEngine::new((net, actor_layout), (critics, critics_layout)).unwrap();
             let temperature = Temperature::Fixed(0.3);
             let mut sac_networks = SacParameters { actor, critic, target: &mut target, temperature };
@@ -114,7 +114,7 @@ impl Case {
                 noise_clip,
                 alpha: None,
             };
-            let noise = &self.noise[..ROWS * SIZE];
+            let noise = &self.noise[..ROWS * ACTION_DIM];
             let td3_settings = (&settings, 0);
             let td3_update = engine.learn(&mut td3_networks, batches, noise, td3_settings, &mut errors)?;
             [td3_update.critic, td3_update.actor.unwrap()]
@@ -128,14 +128,15 @@ impl Case {
 fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
     let mut checked = 0;
     for activation in Activation::ALL {
-        for (soft, outputs) in [(true, 2 * SIZE), (false, SIZE)] {
+        for (is_sac, outputs) in [(true, 2 * ACTION_DIM), (false, ACTION_DIM)] {
             let case = Case::new(activation, outputs);
             for weighted in [false, true] {
                 let parameters = [case.parameters[0].clone(), case.parameters[1].clone()];
-                let (_, gradients) = case.losses(&parameters, soft, weighted).unwrap();
+                let (_, gradients) = case.losses(&parameters, is_sac, weighted).unwrap();
                 for (net, gradient) in gradients.iter().enumerate() {
                     // The losses come in the order critics, actor.
-                    let loss = |point: &[Vec<f64>; 2]| case.losses(point, soft, weighted).unwrap().0[1 - net];
+                    let loss =
+                        |point: &[Vec<f64>; 2]| case.losses(point, is_sac, weighted).unwrap().0[1 - net];
                     let (mut worst, mut norm) = (0.0_f64, 0.0_f64);
                     for i in 0..gradient.len() {
                         let (mut above, mut below) = (parameters.clone(), parameters.clone());
@@ -147,7 +148,7 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
                     }
                     assert!(norm > 0.0);
                     let error = worst / norm.sqrt();
-                    assert!(error < 1e-6, "{activation:?} soft={soft} net {net}: {error}");
+                    assert!(error < 1e-6, "{activation:?} soft={is_sac} net {net}: {error}");
                     checked += 1;
                 }
             }
@@ -157,8 +158,8 @@ fn gradients_of_actors_and_critics_are_those_of_finite_differences() {
 }
 
 #[test]
-fn a_gradient_norm_of_the_actor_that_is_infinite_is_told_by_its_name() {
-    for (soft, outputs) in [(true, 2 * SIZE), (false, SIZE)] {
+fn an_infinite_gradient_norm_of_the_actor_is_named() {
+    for (is_sac, outputs) in [(true, 2 * ACTION_DIM), (false, ACTION_DIM)] {
         let mut case = Case::new(Activation::Tanh, outputs);
         // If hidden layers output 0, their weights do not affect outputs, but they scale the
         // gradients.
@@ -175,12 +176,12 @@ fn a_gradient_norm_of_the_actor_that_is_infinite_is_told_by_its_name() {
             }
         }
         case.parameters[2].clone_from(&actor);
-        let result = case.losses(&[actor, case.parameters[1].clone()], soft, false);
+        let result = case.losses(&[actor, case.parameters[1].clone()], is_sac, false);
         match result {
             Err(Error::NonFinite { name, index: 0, value }) => {
                 assert_eq!((&*name, value), ("actor's gradient norm by minibatch", f64::INFINITY));
             }
-            other => panic!("soft={soft}: {other:?}"),
+            other => panic!("soft={is_sac}: {other:?}"),
         }
     }
 }

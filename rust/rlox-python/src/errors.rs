@@ -11,7 +11,7 @@ use rlox_core::Error;
 
 /// A class of `rlox.errors`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Class {
+pub(crate) enum ErrorClass {
     Config,
     Shape,
     UnknownName,
@@ -24,7 +24,7 @@ pub(crate) enum Class {
     Internal,
 }
 
-impl Class {
+impl ErrorClass {
     const fn name(self) -> &'static str {
         match self {
             Self::Config => "ConfigError",
@@ -80,33 +80,33 @@ impl<T> ReplaceRefusal<T> for PyResult<T> {
 /// Returns the exception for a core error.
 fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
     let class = match error {
-        Error::Config { .. } => Class::Config,
-        Error::Shape { .. } => Class::Shape,
-        Error::UnknownName { .. } => Class::UnknownName,
-        Error::Action { .. } => Class::Env,
-        Error::NonFinite { .. } => Class::NonFinite,
-        Error::StaleIndex { .. } => Class::StaleIndex,
-        Error::Snapshot { .. } | Error::Damaged { .. } | Error::Missing { .. } => Class::Checkpoint,
-        Error::Storage { .. } => Class::Storage,
-        Error::Internal { .. } => Class::Internal,
+        Error::Config { .. } => ErrorClass::Config,
+        Error::Shape { .. } => ErrorClass::Shape,
+        Error::UnknownName { .. } => ErrorClass::UnknownName,
+        Error::Action { .. } => ErrorClass::Env,
+        Error::NonFinite { .. } => ErrorClass::NonFinite,
+        Error::StaleIndex { .. } => ErrorClass::StaleIndex,
+        Error::Snapshot { .. } | Error::Damaged { .. } | Error::Missing { .. } => ErrorClass::Checkpoint,
+        Error::Storage { .. } => ErrorClass::Storage,
+        Error::Internal { .. } => ErrorClass::Internal,
         Error::Interrupted => return PyKeyboardInterrupt::new_err(()),
     };
     new(py, class, error.to_string())
 }
 
 /// How to move a buffer to another place, for the message of [`not_copied`].
-pub(crate) const SAVED: &str =
+pub(crate) const HOW_TO_MOVE: &str =
     "save writes its rows to a folder, load reads them into a buffer made with the same arguments";
 
 /// Returns the exception for an attempt to pickle or copy `object`. `instead` says what to do instead.
-pub(crate) fn not_copied<T>(object: &Bound<'_, T>, instead: &str) -> PyErr {
+pub(crate) fn not_copyable_error<T>(object: &Bound<'_, T>, instead: &str) -> PyErr {
     let class = object.as_any().get_type();
     let name = class.name().map_or_else(|_| "it".into(), |name| name.to_string());
     PyTypeError::new_err(format!("{name} cannot be pickled or copied: {instead}"))
 }
 
 /// Returns an exception of this class, or the import's exception if the class cannot be imported.
-pub(crate) fn new(py: Python<'_>, class: Class, message: impl Into<String>) -> PyErr {
+pub(crate) fn new(py: Python<'_>, class: ErrorClass, message: impl Into<String>) -> PyErr {
     let class_object = py
         .import("rlox.errors")
         .and_then(|module| module.getattr(class.name()))

@@ -6,9 +6,9 @@ use rlox_core::interrupt;
 use rlox_core::seed::{self, Stream};
 
 use crate::convert::arg;
-use crate::detach::{detached, reading, writing};
-use crate::errors::{self, Class};
-use crate::memory::views::{ViewMut, Written};
+use crate::detach::{detached, with_read_lock, with_write_lock};
+use crate::errors::{self, ErrorClass};
+use crate::memory::views::{OutputElement, ViewMut};
 
 /// Largest count of numbers per call: 2 GiB of float64.
 const MAX_DRAWS: u64 = 1 << 28;
@@ -95,7 +95,7 @@ impl PyStream {
         let n = check_draws(py, "n", n)?;
         let mut order = ViewMut::<i64>::fresh(py, &[n])?;
         let out = order.slice_mut();
-        writing(py, &self.stream, n * 10, |stream| {
+        with_write_lock(py, &self.stream, n * 10, |stream| {
             let start = stream.position();
             out.iter_mut().zip(0..).for_each(|(place, i)| *place = i);
             for last in (1..n).rev() {
@@ -127,7 +127,7 @@ impl PyStream {
         let (rows, columns) = (check_draws(py, "rows", rows)?, check_draws(py, "columns", columns)?);
         let mut matrix = ViewMut::<f64>::fresh(py, &[rows, columns])?;
         let out = matrix.slice_mut();
-        writing(py, &self.stream, rows * columns * (10 + rows.min(columns)), |stream| {
+        with_write_lock(py, &self.stream, rows * columns * (10 + rows.min(columns)), |stream| {
             let start = stream.position();
             let matrix_values = rlox_core::orthogonal(stream, rows, columns);
             // After an interrupt the stream is where it was before the call.
@@ -139,13 +139,13 @@ impl PyStream {
 
     /// The next 64 random bits as an integer; advances the position by 2.
     fn next_u64(&self, py: Python<'_>) -> PyResult<u64> {
-        writing(py, &self.stream, DRAW_NANOSECONDS, |stream| Ok(stream.next_u64()))
+        with_write_lock(py, &self.stream, DRAW_NANOSECONDS, |stream| Ok(stream.next_u64()))
     }
 
     /// Number of 32-bit words drawn so far; assign a saved value to continue from there.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.stream, DRAW_NANOSECONDS, |stream| Ok(stream.position()))
+        with_read_lock(py, &self.stream, DRAW_NANOSECONDS, |stream| Ok(stream.position()))
     }
 
     #[setter]
@@ -154,7 +154,7 @@ impl PyStream {
         py: Python<'_>,
         #[pyo3(from_py_with = arg::integer::position)] position: u64,
     ) -> PyResult<()> {
-        writing(py, &self.stream, DRAW_NANOSECONDS, |stream| {
+        with_write_lock(py, &self.stream, DRAW_NANOSECONDS, |stream| {
             stream.set_position(position);
             Ok(())
         })
@@ -163,17 +163,17 @@ impl PyStream {
 
 impl PyStream {
     /// Draws `n` numbers, each of which takes about `cost` nanoseconds.
-    fn draw<'py, T: Written + Send>(
+    fn draw<'py, T: OutputElement + Send>(
         &self,
         py: Python<'py>,
         n: u64,
-        cost: usize,
+        draw_nanoseconds: usize,
         fill: fn(&mut Stream, &mut [T]),
     ) -> PyResult<Bound<'py, PyAny>> {
         let n = check_draws(py, "n", n)?;
         let mut numbers = ViewMut::<T>::fresh(py, &[n])?;
         let out = numbers.slice_mut();
-        writing(py, &self.stream, n * cost, |stream| {
+        with_write_lock(py, &self.stream, n * draw_nanoseconds, |stream| {
             let start = stream.position();
             for chunk in out.chunks_mut(CHUNK) {
                 // After an interrupt the stream is where it was before the call.
@@ -190,7 +190,7 @@ impl PyStream {
 fn check_draws(py: Python<'_>, name: &str, n: u64) -> PyResult<usize> {
     if n > MAX_DRAWS {
         let message = format!("{name} is {n}, expected at most {MAX_DRAWS}; draw in parts");
-        return Err(errors::new(py, Class::Config, message));
+        return Err(errors::new(py, ErrorClass::Config, message));
     }
     Ok(usize::try_from(n).unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use rlox_core::threads;
 
-use crate::convert::coerce::Number;
+use crate::convert::coerce::IntegerArg;
 use crate::errors::OrRaise;
 
 /// Sets how many threads of this process share long work of rlox: large batches of environments,
@@ -19,7 +19,7 @@ use crate::errors::OrRaise;
 /// Raises ConfigError for a number out of range.
 #[pyfunction]
 #[pyo3(signature = (n=None))]
-pub(crate) fn set_num_threads(py: Python<'_>, n: Option<Number<'_>>) -> PyResult<()> {
+pub(crate) fn set_num_threads(py: Python<'_>, n: Option<IntegerArg<'_>>) -> PyResult<()> {
     let count = n.map(|n| n.read("n", 0)).transpose()?;
     let count = count.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
     threads::set(count).or_raise(py)

@@ -96,7 +96,7 @@ fn a_child_goes_on_with_its_own_works_and_no_fork() {
         process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
         process.gate.enter(false, || Ok::<_, ()>(())).unwrap();
         process.gate.close();
-        process.gate.restart(1);
+        process.gate.reset(1);
         assert!(!process.gate.is_busy(1) && process.gate.is_busy(0));
         process.gate.leave();
         process.gate.enter(false, || Err(())).unwrap();

@@ -13,7 +13,7 @@ from helpers.bit_flipping import BitFlipping
 from helpers.vectors import make_cartpoles
 
 from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO
-from rlox.algorithms.on_policy import on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy_run
 from rlox.configs import EnvConfig, PPOConfig, make_run
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.make import make_vec
@@ -134,5 +134,5 @@ def test_on_policy_parts_refuse_actions_of_a_kind_that_the_learner_does_not_take
         raise AssertionError("nothing is made for actions of another kind")
 
     with pytest.raises(UnsupportedSpaceError, match=r"^ppo needs Discrete actions, mine has Box"):
-        on_policy_parts(config, tools, learner)
+        build_on_policy_run(config, tools, learner)
     assert Counted.closed == 4

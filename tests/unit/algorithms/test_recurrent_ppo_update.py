@@ -106,7 +106,7 @@ def test_one_minibatch_of_one_epoch_reports_no_kl_and_no_clipping(kind: str) -> 
 def evaluated(algorithm: RecurrentPPO, minibatch: SequenceMinibatch) -> Any:
     """Evaluate the actions with gradients to all parameters and inputs."""
     return algorithm.policy.evaluate_actions(
-        minibatch.obs, minibatch.actions, minibatch.state, minibatch.pieces
+        minibatch.obs, minibatch.actions, minibatch.state, minibatch.subsequences
     )
 
 
@@ -192,7 +192,7 @@ def test_a_sequence_keeps_the_rows_and_state_of_one_environment_in_order() -> No
                 ours = getattr(minibatch, name)[place::2]
                 assert torch.equal(ours, getattr(rollout, name)[n::6]), name
             begins = rollout.extras["is_first"].view(20, 6)[1:, n].sum()
-            assert int((minibatch.pieces.envs == place).sum()) == int(begins) + 1
+            assert int((minibatch.subsequences.envs == place).sum()) == int(begins) + 1
 
 
 def test_every_epoch_shuffles_the_sequences_anew() -> None:

@@ -162,13 +162,13 @@ def test_choices_are_learned_by_sums_over_all_of_them() -> None:
 
 def test_the_actors_step_moves_no_critic_and_the_critics_step_no_actor() -> None:
     made, first = learner(), squashed()
-    policy, step, seen = made.policy, made.critic.step, []
+    policy, step, seen = made.policy, made.critic_optimizer.step, []
 
     def stepped() -> None:
         step()
         seen.append((vector(policy.critic), vector(policy.actor)))
 
-    made.critic.step = stepped  # type: ignore[method-assign]
+    made.critic_optimizer.step = stepped  # type: ignore[method-assign]
     made.update(batches(1), Clock(horizon=100))
     ((critics, actor),) = seen
     assert not torch.equal(critics, vector(first.critic))

@@ -104,7 +104,7 @@ def test_rlox_doctor_names_extras_added_after_the_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "pyproject.toml"
-    monkeypatch.setattr(requirements, "PROJECT", project)
+    monkeypatch.setattr(requirements, "PYPROJECT", project)
     monkeypatch.setattr(requirements, "_declared_extras", lambda: ["old", "dev"])
     monkeypatch.setattr(requirements, "_requirements_of", lambda package, extra: iter(()))
     assert "not listed" not in [finding.subject for finding in diagnosis._extras()]  # as from a wheel

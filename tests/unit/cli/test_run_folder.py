@@ -142,7 +142,7 @@ def full_for(calls: int) -> Callable[..., Any]:
 
 
 def test_a_full_disk_at_the_end_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "RETRY_INTERVAL", 0.01)
+    monkeypatch.setattr(run_folder, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(run_folder.os, "fsync", full_for(3))
     run_folder.write_text(tmp_path / "result.json", "{}", retry_seconds=PATIENCE)
     assert (tmp_path / "result.json").read_text() == "{}"

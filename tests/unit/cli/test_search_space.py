@@ -19,10 +19,10 @@ from rlox_cli.job_titles import job_title, trial_of, trial_override
 from rlox_cli.jobs import Job
 from rlox_cli.options import CONF, group_options
 from rlox_cli.search.options import expand_arguments
-from rlox_cli.search.space import Space, read_space
+from rlox_cli.search.space import SearchSpace, read_space
 
 
-def space_of(*overrides: str) -> Space:
+def space_of(*overrides: str) -> SearchSpace:
     return read_space(OverridesParser.create().parse_overrides(list(overrides)))
 
 

@@ -311,7 +311,7 @@ def test_a_library_that_is_missing_is_told_with_what_installs_it(
 class Pretended:
     """An engine whose processes send given events."""
 
-    grace = 0.0
+    grace_seconds = 0.0
 
     def __init__(self, box: Path, letters: dict[int, list[dict[str, Any]]]) -> None:
         self.box, self.letters, self.left = box, letters, list(letters)

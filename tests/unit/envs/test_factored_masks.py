@@ -125,10 +125,10 @@ def test_masks_that_a_user_gives_are_checked_by_their_parts() -> None:
 
 def test_masks_given_one_after_another_in_a_list_are_a_batch() -> None:
     form = MaskForm(ActionCodec.of(SPACES["DictMixed"]))
-    rows = form.row([{"gear": [1, 0, 0]}, {"gear": [0, 0, 1]}], (2,))
+    rows = form.to_rows([{"gear": [1, 0, 0]}, {"gear": [0, 0, 1]}], (2,))
     assert rows.tolist() == [[1, 0, 0], [0, 0, 1]]
     with pytest.raises(ValueError, match="has 1 masks, expected 2"):
-        form.row([{"gear": [1, 0, 0]}], (2,))
+        form.to_rows([{"gear": [1, 0, 0]}], (2,))
 
 
 def test_masks_without_choices_and_algorithms_without_factors_are_refused() -> None:

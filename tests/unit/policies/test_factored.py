@@ -17,7 +17,7 @@ from rlox.algorithms import PPO
 from rlox.errors import CheckpointError, ConfigError
 from rlox.policies import DiscretePolicy, FactoredPolicy, MaskedFactoredPolicy
 from rlox.policies.factored import FactoredHead
-from rlox.policies.scored import graph
+from rlox.policies.scored import evaluate_with_autograd
 
 SHAPES = [((3, 2, 4), 2), ((3, 2, 4), 0), ((2, 2, 2), 1), ((5,), 0), ((1, 3), 1)]
 
@@ -79,7 +79,7 @@ def test_hand_derived_gradients_of_factored_policies_equal_autograd(choices: Any
     found = []
     for of in (
         policy.scored,
-        lambda *rows: graph(lambda: policy.evaluate_actions(*rows), policy.parameters()),
+        lambda *rows: evaluate_with_autograd(lambda: policy.evaluate_actions(*rows), policy.parameters()),
     ):
         for entropy in (slopes[1], None):
             policy.zero_grad()
@@ -169,8 +169,8 @@ def test_each_masked_factor_is_a_distribution_over_its_allowed_choices(choices: 
     policy = MaskedFactoredPolicy(3, choices, vector, (8,), ortho_init=False)
     head, generator = policy.head, torch.Generator().manual_seed(5)
     allowed = head.sample(torch.zeros(64, head.size), generator)  # at least one choice of each factor
-    masks = (torch.rand((64, head.logits), generator=generator) < 0.5).float()
-    wide = torch.zeros(64, len(choices), head.max_choices).scatter_(-1, head.choice_index(allowed), 1.0)
+    masks = (torch.rand((64, head.n_logits), generator=generator) < 0.5).float()
+    wide = torch.zeros(64, len(choices), head.max_options).scatter_(-1, head.choice_index(allowed), 1.0)
     masks = torch.maximum(masks, wide.flatten(1)[:, head.places])
     obs = torch.cat([torch.randn(64, 3), masks], -1)
     outputs = policy.actor(obs[:, :3])

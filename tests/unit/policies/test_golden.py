@@ -14,7 +14,7 @@ from rlox.optim import FlatParameters
 from rlox.policies import DiscretePolicy, self_test
 from rlox.policies.native import NativePolicy
 from rlox.policies.q_policy import QPolicy
-from rlox.policies.self_test import EXPECTED, OBS_DIM, ROWS, SIZES, compute, sine_values
+from rlox.policies.self_test import EXPECTED, OBS_DIM, ROWS, SIZES, compute_results, sine_values
 
 
 def wide(rate: float, *shape: int) -> Tensor:
@@ -93,7 +93,7 @@ def test_the_native_self_test_agrees_with_autograd(
     name: str, by_torch: Callable[[], tuple[float, ...]]
 ) -> None:
     assert EXPECTED[name] == pytest.approx(by_torch(), rel=1e-6)
-    assert compute(name) == pytest.approx(EXPECTED[name], rel=1e-5)
+    assert compute_results(name) == pytest.approx(EXPECTED[name], rel=1e-5)
 
 
 def test_an_engine_that_fails_its_self_test_is_refused_before_it_learns(

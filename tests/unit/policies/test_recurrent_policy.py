@@ -38,7 +38,7 @@ def sequences(made: RecurrentActorCritic) -> tuple[Tensor, Tensor, Any]:
 def test_replaying_a_sequence_gives_the_outputs_of_acting_step_by_step(critic: str) -> None:
     made = policy(critic)
     obs, state, _ = sequences(made)
-    said = made.replay(obs, state, split_sequences(np.zeros((T, N), np.bool_)))
+    said = made.forward_sequences(obs, state, split_sequences(np.zeros((T, N), np.bool_)))
     acting = state[:, : made.actor_state_size]
     for t, row in enumerate(obs.view(T, N, OBS)):
         outputs, acting = made.act(row, acting)
@@ -50,8 +50,8 @@ def test_replaying_a_sequence_gives_the_outputs_of_acting_step_by_step(critic: s
 def test_get_value_continues_from_the_end_state_of_a_replay() -> None:
     made = policy("own")
     obs, state, _ = sequences(made)
-    part = made.replay(obs[:-N], state, split_sequences(np.zeros((T - 1, N), np.bool_)))
-    whole = made.replay(obs, state, split_sequences(np.zeros((T, N), np.bool_)))
+    part = made.forward_sequences(obs[:-N], state, split_sequences(np.zeros((T - 1, N), np.bool_)))
+    whole = made.forward_sequences(obs, state, split_sequences(np.zeros((T, N), np.bool_)))
     torch.testing.assert_close(made.get_value(obs[-N:], part.end_states), whole.values[-N:])
 
 
@@ -66,7 +66,7 @@ def test_get_value_continues_from_the_end_state_of_a_replay() -> None:
 def test_the_value_trains_the_critics_own_parts_only(critic: str, trained: set[str], left: set[str]) -> None:
     made = policy(critic)
     obs, state, pieces = sequences(made)
-    made.replay(obs, state, pieces).values.square().sum().backward()
+    made.forward_sequences(obs, state, pieces).values.square().sum().backward()
     reached = {n.split(".")[0] for n, p in made.named_parameters() if p.grad is not None}
     assert reached == trained
     assert {name.split(".")[0] for name, _ in made.named_parameters()} == trained | left

@@ -20,7 +20,7 @@ from rlox.errors import CheckpointError, ConfigError, StorageError
 from rlox.loggers import read_rows
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint, write_checkpoint
 from rlox.runs.session import Session
-from rlox.sources.store import InMemoryStore, NullStore, Segments
+from rlox.sources.store import InMemoryStore, NullStore, SegmentStore
 
 
 def config(total: int = 400, **more: Any) -> RunConfig:
@@ -167,15 +167,15 @@ def test_refused_rows_are_saved_later_with_their_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[str] = []
-    keep = Segments.save
+    keep = SegmentStore.save
 
-    def sometimes(self: Segments, buffer: Any) -> Any:
+    def sometimes(self: SegmentStore, buffer: Any) -> Any:
         if len(refused) < 2:
             refused.append(self.name)
             raise StorageError(errno.ENOSPC, "full")
         return keep(self, buffer)
 
-    monkeypatch.setattr(Segments, "save", sometimes)
+    monkeypatch.setattr(SegmentStore, "save", sometimes)
     monkeypatch.setattr("rlox.runs.saver.RETRY_SECONDS", 0.0)
     algorithm = train(tmp_path, config())
     assert len(set(refused)) == 2
@@ -185,14 +185,14 @@ def test_refused_rows_are_saved_later_with_their_checkpoint(
 def test_the_best_policy_is_saved_without_rows_if_the_disk_refuses_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = Segments.save
+    keep = SegmentStore.save
 
-    def refuse_the_first(self: Segments, buffer: Any) -> Any:
+    def refuse_the_first(self: SegmentStore, buffer: Any) -> Any:
         if self.name.startswith("step-000000000104"):
             raise StorageError(errno.ENOSPC, "full")
         return keep(self, buffer)
 
-    monkeypatch.setattr(Segments, "save", refuse_the_first)
+    monkeypatch.setattr(SegmentStore, "save", refuse_the_first)
     monkeypatch.setattr("rlox.runs.saver.RETRY_SECONDS", 0.0)
     scores = iter([9.0, 1.0, 1.0, 1.0])
     monkeypatch.setattr("rlox.training.evaluate.Evaluation.mean", property(lambda self: next(scores, 1.0)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from helpers.small_ppo import small_ppo
 
-from rlox.algorithms.on_policy import on_policy_parts
+from rlox.algorithms.on_policy import build_on_policy_run
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.build import build
 from rlox.configs import RunConfig, make_run
@@ -96,4 +96,4 @@ def test_parts_without_an_engine_refuse_the_native_one() -> None:
     config = make_run({"algo": small_ppo(backend="native"), "env": {"id": "CartPole-v1"}})
     tools = BuildContext("cpu", Streams(0))
     with pytest.raises(ConfigError, match="backend=native: ppo has no native engine; make"):
-        on_policy_parts(config, tools, lambda policy: PPOLearner(policy, config.algo, tools.streams))
+        build_on_policy_run(config, tools, lambda policy: PPOLearner(policy, config.algo, tools.streams))

@@ -8,7 +8,7 @@ use rlox_core::space::{ActionSpace, BoxSpace};
 const DOOR_POSITION: f64 = 1.0;
 const STRIDE: f64 = 0.1;
 /// The cost of every step.
-const COST: f64 = 0.01;
+const STEP_COST: f64 = 0.01;
 
 const SPEC: Spec = Spec {
     id: "Corridor-v0",
@@ -47,7 +47,7 @@ impl<F: Float> Env<F> for Corridor {
             *terminated = position.abs() >= F::from_f64(DOOR_POSITION);
             let is_open_door = (*position * *open).to_f64() > 0.0;
             let prize = if is_open_door { 1.0 } else { -1.0 };
-            *reward = if *terminated { prize - COST } else { -COST };
+            *reward = if *terminated { prize - STEP_COST } else { -STEP_COST };
         }
     }
 
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_open_door_pays_and_the_closed_one_costs() {
+    fn the_open_door_is_rewarded_and_the_closed_one_penalised() {
         for (action, expected) in [(1, 0.99), (0, -1.01)] {
             let (mut reward, mut terminated) = ([0.0], [false]);
             let mut state = [if action == 1 { 0.95 } else { -0.95 }, 1.0];

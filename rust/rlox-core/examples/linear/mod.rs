@@ -30,16 +30,16 @@ impl Linear {
             return Err(Error::config("action", n_outputs, "at most 256 logits or means"));
         }
         let bounds = spec.action.bounds().map(|space| space.high.clone());
-        let mut named = vec![
+        let mut named_shapes = vec![
             ("actor.weight", vec![n_outputs, obs_dim]),
             ("actor.bias", vec![n_outputs]),
             ("critic.weight", vec![obs_dim]),
             ("critic.bias", vec![]),
         ];
         if bounds.is_some() {
-            named.push(("log_std", vec![n_outputs]));
+            named_shapes.push(("log_std", vec![n_outputs]));
         }
-        Ok(Self { params: Parameters::zeros(named)?, obs_dim, n_outputs, bounds })
+        Ok(Self { params: Parameters::zeros(named_shapes)?, obs_dim, n_outputs, bounds })
     }
 
     /// Returns the weights and the bias of the actor.
@@ -50,11 +50,11 @@ impl Linear {
 
     /// Divides the observations into blocks whose outputs fit the stack. Passes the index of each
     /// block's first row, and its outputs `[rows, n_outputs]`, to a function.
-    fn outputs<'a>(
+    fn for_each_block<'a>(
         &'a self,
         obs: &'a [f32],
         scratch: &mut [f32; BLOCK],
-        mut each: impl FnMut(usize, &mut [f32]) -> Result<()>,
+        mut handle_block: impl FnMut(usize, &mut [f32]) -> Result<()>,
     ) -> Result<()> {
         let (weight, bias) = self.actor()?;
         let rows = BLOCK / self.n_outputs;
@@ -65,23 +65,23 @@ impl Linear {
             for (out, obs) in pairs {
                 out.iter_mut().zip(outputs(weight, bias, obs)).for_each(|(out, y)| *out = y);
             }
-            each(block * rows, out)?;
+            handle_block(block * rows, out)?;
         }
         Ok(())
     }
 
-    fn act_discrete(&self, seen: PolicyInput<'_>, actions: &mut [i64], log_probs: &mut [f32]) -> Result<()> {
-        self.outputs(seen.obs, &mut [0.0; BLOCK], |first, logits| {
+    fn act_discrete(&self, input: PolicyInput<'_>, actions: &mut [i64], log_probs: &mut [f32]) -> Result<()> {
+        self.for_each_block(input.obs, &mut [0.0; BLOCK], |first, logits| {
             in_place::log_softmax(logits, self.n_outputs)?;
-            let chosen = actions.iter_mut().zip(log_probs.iter_mut()).zip(seen.noise).skip(first);
-            for (row, ((action, log_prob), noise)) in logits.chunks_exact(self.n_outputs).zip(chosen) {
+            let targets = actions.iter_mut().zip(log_probs.iter_mut()).zip(input.noise).skip(first);
+            for (row, ((action, log_prob), noise)) in logits.chunks_exact(self.n_outputs).zip(targets) {
                 // Takes the first action at which the sum of probabilities exceeds the noise. If
                 // rounding keeps every sum below it, that is the last action.
-                let mut left = *noise;
-                for (choice, &of_choice) in (0..).zip(row) {
-                    (*action, *log_prob) = (choice, of_choice);
-                    left -= of_choice.exp();
-                    if left < 0.0 {
+                let mut remaining_noise = *noise;
+                for (choice, &choice_log_prob) in (0..).zip(row) {
+                    (*action, *log_prob) = (choice, choice_log_prob);
+                    remaining_noise -= choice_log_prob.exp();
+                    if remaining_noise < 0.0 {
                         break;
                     }
                 }
@@ -92,21 +92,21 @@ impl Linear {
 
     fn act_box(
         &self,
-        seen: PolicyInput<'_>,
+        input: PolicyInput<'_>,
         bounds: &[f32],
         actions: &mut [f32],
         log_probs: &mut [f32],
     ) -> Result<()> {
         let log_std = self.params.array("log_std", &[self.n_outputs])?;
         let dim = self.n_outputs;
-        self.outputs(seen.obs, &mut [0.0; BLOCK], |first, means| {
+        self.for_each_block(input.obs, &mut [0.0; BLOCK], |first, means| {
             in_place::tanh(means);
-            let noise = seen.noise.chunks_exact(dim).skip(first);
-            let acted = actions.chunks_exact_mut(dim).zip(log_probs.iter_mut()).skip(first);
-            for ((means, noise), (action, log_prob)) in means.chunks_exact(dim).zip(noise).zip(acted) {
+            let noise = input.noise.chunks_exact(dim).skip(first);
+            let targets = actions.chunks_exact_mut(dim).zip(log_probs.iter_mut()).skip(first);
+            for ((means, noise), (action, log_prob)) in means.chunks_exact(dim).zip(noise).zip(targets) {
                 *log_prob = 0.0;
-                let settings = means.iter().zip(bounds).zip(log_std).zip(noise);
-                for ((((mean, bound), log_std), noise), action) in settings.zip(action) {
+                let inputs = means.iter().zip(bounds).zip(log_std).zip(noise);
+                for ((((mean, bound), log_std), noise), action) in inputs.zip(action) {
                     *action = bound * mean + log_std.exp() * noise;
                     *log_prob -= 0.5 * noise * noise + log_std + LOG_ROOT_TAU;
                 }
@@ -121,11 +121,13 @@ impl Policy for Linear {
         if self.bounds.is_none() { Noise::Uniform(1) } else { Noise::Normal(self.n_outputs) }
     }
 
-    fn act(&self, seen: PolicyInput<'_>, acted: PolicyOutput<'_>) -> Result<()> {
-        self.values(seen.obs, acted.values)?;
-        match (acted.actions, &self.bounds) {
-            (ActionsMut::Discrete(actions), None) => self.act_discrete(seen, actions, acted.log_probs),
-            (ActionsMut::Box(actions), Some(bounds)) => self.act_box(seen, bounds, actions, acted.log_probs),
+    fn act(&self, input: PolicyInput<'_>, output: PolicyOutput<'_>) -> Result<()> {
+        self.values(input.obs, output.values)?;
+        match (output.actions, &self.bounds) {
+            (ActionsMut::Discrete(actions), None) => self.act_discrete(input, actions, output.log_probs),
+            (ActionsMut::Box(actions), Some(bounds)) => {
+                self.act_box(input, bounds, actions, output.log_probs)
+            }
             _ => Err(Error::config("actions", "of another kind", "the kind that the policy was made for")),
         }
     }
@@ -150,7 +152,7 @@ fn outputs(weight: &[f32], bias: &[f32], obs: &[f32]) -> impl Iterator<Item = f3
 
 /// Returns a policy whose parameters balance `CartPole-v1` or brake `Pendulum-v1`. For other
 /// environments they stay 0.
-pub(crate) fn by_hand(spec: &EnvSpec) -> Result<Linear> {
+pub(crate) fn hand_written_policy(spec: &EnvSpec) -> Result<Linear> {
     let mut policy = Linear::new(spec)?;
     let params = &mut policy.params;
     match spec.id.as_str() {

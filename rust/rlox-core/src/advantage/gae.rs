@@ -31,7 +31,7 @@ const STEPS_PER_TASK: usize = 1 << 13;
 
 /// The source of V(s_{t+1}).
 #[derive(Debug, Clone, Copy)]
-pub enum Next<'a, F, L> {
+pub enum NextValueSource<'a, F, L> {
     /// The value of the state that each step reached; as many values as rewards. After truncation it
     /// is the value of the final observation, never that of the reset state. It is ignored after
     /// termination.
@@ -44,7 +44,7 @@ pub enum Next<'a, F, L> {
 /// Number of flags that are checked together.
 const FLAG_BLOCK: usize = 64;
 
-impl<F, L> Next<'_, F, L> {
+impl<F, L> NextValueSource<'_, F, L> {
     /// Checks that no bootstrap follows a truncated step.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ pub struct TimeMajor<'a, F, G> {
     /// V(s_t).
     pub values: &'a [F],
     /// V(s_{t+1}), `[T, N]`; or the value after the last step of each environment, `[N]`.
-    pub next: Next<'a, F, &'a [F]>,
+    pub next: NextValueSource<'a, F, &'a [F]>,
     /// Where episodes end.
     pub ends: Ends<'a, G>,
     /// N.
@@ -101,14 +101,14 @@ pub struct TimeMajor<'a, F, G> {
 pub fn trajectory<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
-    next: Next<'_, F, f64>,
+    next: NextValueSource<'_, F, f64>,
     ends: Ends<'_, G>,
     discount: Discount,
     out: Out<'_, F>,
 ) -> Result<()> {
     let next_len = match next {
-        Next::Values(next) => next.len(),
-        Next::Bootstrap(_) => rewards.len(),
+        NextValueSource::Values(next) => next.len(),
+        NextValueSource::Bootstrap(_) => rewards.len(),
     };
     check_lengths(rewards.len(), values, next_len, ends, &out)?;
     next.check(ends)?;
@@ -124,7 +124,7 @@ pub fn trajectory<F: Float, G: Flag>(
 pub fn env_major<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
-    next: Next<'_, F, &[F]>,
+    next: NextValueSource<'_, F, &[F]>,
     ends: Ends<'_, G>,
     n_steps: usize,
     discount: Discount,
@@ -133,8 +133,8 @@ pub fn env_major<F: Float, G: Flag>(
     let n_envs = rewards.len() / n_steps.max(1);
     check_len("rewards", rewards.len(), n_envs * n_steps, "a multiple of n_steps")?;
     let next_len = match next {
-        Next::Values(next) => next.len(),
-        Next::Bootstrap(last) => {
+        NextValueSource::Values(next) => next.len(),
+        NextValueSource::Bootstrap(last) => {
             check_len("last_values", last.len(), n_envs, "one per env")?;
             rewards.len()
         }
@@ -144,8 +144,10 @@ pub fn env_major<F: Float, G: Flag>(
     let step_range = |env: usize| env * n_steps..(env + 1) * n_steps;
     let compute_env = |env: usize, out: Out<'_, F>| {
         let next = match next {
-            Next::Values(next) => Next::Values(slice_range(next, step_range(env))),
-            Next::Bootstrap(last) => Next::Bootstrap(last.get(env).copied().map_or(0.0, Float::to_f64)),
+            NextValueSource::Values(next) => NextValueSource::Values(slice_range(next, step_range(env))),
+            NextValueSource::Bootstrap(last) => {
+                NextValueSource::Bootstrap(last.get(env).copied().map_or(0.0, Float::to_f64))
+            }
         };
         let ends = Ends {
             terminated: slice_range(ends.terminated, step_range(env)),
@@ -162,8 +164,8 @@ pub fn env_major<F: Float, G: Flag>(
     };
     let envs_per_task = if rewards.len() >= PARALLEL_FROM { STEPS_PER_TASK / n_steps.max(1) } else { n_envs };
     let envs_per_round = (SHARED_PIECE / n_steps.max(1)).max(threads::count());
-    let size = envs_per_round.saturating_mul(n_steps).max(1);
-    let pieces = out.advantages.chunks_mut(size).zip(out.returns.chunks_mut(size));
+    let piece_len = envs_per_round.saturating_mul(n_steps).max(1);
+    let pieces = out.advantages.chunks_mut(piece_len).zip(out.returns.chunks_mut(piece_len));
     for (first, (advantages, returns)) in (0..).step_by(envs_per_round).zip(pieces) {
         interrupt::check()?;
         let out = Out { advantages, returns };
@@ -214,8 +216,8 @@ pub fn time_major<F: Float, G: Flag>(
     let (len, n) = (input.rewards.len(), input.n_envs.max(1));
     check_len("rewards", len, len / n * n, "a multiple of n_envs")?;
     let next_len = match input.next {
-        Next::Values(next) => next.len(),
-        Next::Bootstrap(last) => {
+        NextValueSource::Values(next) => next.len(),
+        NextValueSource::Bootstrap(last) => {
             check_len("last_values", last.len(), input.n_envs, "one per env")?;
             len
         }
@@ -223,8 +225,8 @@ pub fn time_major<F: Float, G: Flag>(
     check_lengths(len, input.values, next_len, input.ends, &out)?;
     input.next.check(input.ends)?;
     match input.next {
-        Next::Values(next) => compute_rows(input, next.chunks_exact(n).rev(), n, discount, out),
-        Next::Bootstrap(last) => {
+        NextValueSource::Values(next) => compute_rows(input, next.chunks_exact(n).rev(), n, discount, out),
+        NextValueSource::Bootstrap(last) => {
             let next = input.values.chunks_exact(n).rev();
             compute_rows(input, std::iter::once(last).chain(next), n, discount, out)
         }
@@ -244,14 +246,14 @@ fn compute_rows<'a, F: Float, G: Flag>(
     let ends = terminated.chunks_exact(n).zip(truncated.chunks_exact(n)).rev();
     let out = out.advantages.chunks_exact_mut(n).zip(out.returns.chunks_exact_mut(n)).rev();
     let zeros = vec![F::ZERO; n];
-    let mut after: &[F] = &zeros;
+    let mut next_advantages: &[F] = &zeros;
     let mut pace = CheckPace::default();
     for ((((rewards, values), next), (end, cut)), (advantages, returns)) in
         inputs.zip(reversed_next).zip(ends).zip(out)
     {
         pace.spend(n)?;
-        compute_row(rewards, values, next, end, cut, discount, after, advantages, returns);
-        after = advantages;
+        compute_row(rewards, values, next, end, cut, discount, next_advantages, advantages, returns);
+        next_advantages = advantages;
     }
     Ok(())
 }
@@ -267,21 +269,23 @@ fn compute_row<F: Float, G: Flag>(
     terminated: &[G],
     truncated: &[G],
     discount: Discount,
-    after: &[F],
+    next_advantages: &[F],
     advantages: &mut [F],
     returns: &mut [F],
 ) {
     let (gamma, decay) = (F::from_f64(discount.gamma), F::from_f64(discount.decay));
     let inputs = rewards.iter().zip(values.iter().zip(next));
     let ends = terminated.iter().zip(truncated);
-    let out = after.iter().zip(advantages.iter_mut().zip(returns));
-    for (((reward, (value, next)), (end, cut)), (after, (advantage, ret))) in inputs.zip(ends).zip(out) {
+    let out = next_advantages.iter().zip(advantages.iter_mut().zip(returns));
+    for (((reward, (value, next)), (end, cut)), (next_advantage, (advantage, ret))) in
+        inputs.zip(ends).zip(out)
+    {
         // This selects instead of multiplying by 0, as `advance` does. It reads the values first,
         // so that the loop has no branch and becomes vector code.
-        let (end, cut, next, after) = (end.is_set(), cut.is_set(), *next, *after);
+        let (end, cut, next, next_advantage) = (end.is_set(), cut.is_set(), *next, *next_advantage);
         let next = if end { F::ZERO } else { next };
-        let after = if end | cut { F::ZERO } else { after };
-        *advantage = (*reward + gamma * next - *value) + decay * after;
+        let next_advantage = if end | cut { F::ZERO } else { next_advantage };
+        *advantage = (*reward + gamma * next - *value) + decay * next_advantage;
         *ret = *advantage + *value;
     }
 }
@@ -290,14 +294,16 @@ fn compute_row<F: Float, G: Flag>(
 fn compute_trajectory<F: Float, G: Flag>(
     rewards: &[F],
     values: &[F],
-    next: Next<'_, F, f64>,
+    next: NextValueSource<'_, F, f64>,
     ends: Ends<'_, G>,
     discount: Discount,
     out: Out<'_, F>,
 ) -> Result<()> {
     match next {
-        Next::Values(next) => compute_pieces::<F, G, false>(rewards, values, next, 0.0, ends, discount, out),
-        Next::Bootstrap(last) => {
+        NextValueSource::Values(next) => {
+            compute_pieces::<F, G, false>(rewards, values, next, 0.0, ends, discount, out)
+        }
+        NextValueSource::Bootstrap(last) => {
             compute_pieces::<F, G, true>(rewards, values, values, last, ends, discount, out)
         }
     }
@@ -318,10 +324,19 @@ fn compute_pieces<F: Float, G: Flag, const SHIFTED: bool>(
     let inputs = rewards.rchunks(PIECE).zip(values.rchunks(PIECE)).zip(next.rchunks(PIECE));
     let ends = ends.terminated.rchunks(PIECE).zip(ends.truncated.rchunks(PIECE));
     let out = out.advantages.rchunks_mut(PIECE).zip(out.returns.rchunks_mut(PIECE));
-    let (mut after, mut pace) = (0.0, CheckPace::default());
+    let (mut next_advantage, mut pace) = (0.0, CheckPace::default());
     for ((((rewards, values), next), (end, cut)), (advantages, returns)) in inputs.zip(ends).zip(out) {
-        after = backward::<F, G, SHIFTED>(
-            rewards, values, next, last, after, end, cut, discount, advantages, returns,
+        next_advantage = backward::<F, G, SHIFTED>(
+            rewards,
+            values,
+            next,
+            last,
+            next_advantage,
+            end,
+            cut,
+            discount,
+            advantages,
+            returns,
         );
         last = values.first().map_or(last, |value| value.to_f64());
         pace.spend(rewards.len())?;

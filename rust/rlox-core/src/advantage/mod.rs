@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::cast_possible_truncation, reason = "the same flags in float32")]
-    fn a_flag_that_is_nan_is_found_wherever_it_is_and_nothing_else_is_taken_for_it() {
+    fn the_first_nan_flag_is_found_at_any_index_and_no_other_flag_counts_as_nan() {
         for n in [1, 3, 4, 16, 31, 64, 100] {
             let mut flags = vec![0.0_f64; n];
             let others = [1.0, -0.0, f64::INFINITY, f64::MIN_POSITIVE, -5.0];

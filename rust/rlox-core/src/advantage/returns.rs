@@ -42,19 +42,22 @@ pub fn lambda_returns<F: Float, G: Flag>(
     check(&input, out)?;
     let n = input.n_envs.max(1);
     let bootstrap = discount.gamma * (1.0 - discount.lam);
-    let (mut after, mut pace) = (None::<Vec<f64>>, CheckPace::default());
+    let (mut next_returns, mut pace) = (None::<Vec<f64>>, CheckPace::default());
     let inputs = input.rewards.chunks_exact(n).zip(input.next_values.chunks_exact(n));
     let ends = input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n));
     for (((rewards, next), (end, cut)), out) in inputs.zip(ends).zip(out.chunks_exact_mut(n)).rev() {
         pace.spend(n)?;
-        let after = after.get_or_insert_with(|| next.iter().map(|next| next.to_f64()).collect());
+        let next_returns =
+            next_returns.get_or_insert_with(|| next.iter().map(|next| next.to_f64()).collect());
         let row_inputs = rewards.iter().zip(next).zip(end.iter().zip(cut));
-        for (((reward, next), (end, cut)), (after, out)) in row_inputs.zip(after.iter_mut().zip(out)) {
+        for (((reward, next), (end, cut)), (next_return, out)) in
+            row_inputs.zip(next_returns.iter_mut().zip(out))
+        {
             let (end, cut, next) = (end.is_set(), cut.is_set(), next.to_f64());
-            let rest = if cut { next } else { *after };
+            let rest = if cut { next } else { *next_return };
             let (next, rest) = if end { (0.0, 0.0) } else { (next, rest) };
-            *after = reward.to_f64() + (bootstrap * next + discount.decay * rest);
-            *out = F::from_f64(*after);
+            *next_return = reward.to_f64() + (bootstrap * next + discount.decay * rest);
+            *out = F::from_f64(*next_return);
         }
     }
     Ok(())
@@ -83,18 +86,18 @@ pub fn n_step_returns<F: Float, G: Flag>(
     if n == 0 {
         return Err(Error::config("n", n, "at least 1"));
     }
-    let envs = input.n_envs.max(1);
-    let n = n.min(input.rewards.len() / envs).max(1);
+    let n_envs = input.n_envs.max(1);
+    let n = n.min(input.rewards.len() / n_envs).max(1);
     let powers: Vec<f64> =
         std::iter::successors(Some(1.0), |power| Some(power * gamma)).take(n + 1).collect();
-    let mut steps = Vec::with_capacity(input.rewards.len() / envs);
+    let mut steps = Vec::with_capacity(input.rewards.len() / n_envs);
     let mut pace = CheckPace::default();
-    for env in 0..envs.min(input.rewards.len()) {
+    for env in 0..n_envs.min(input.rewards.len()) {
         steps.clear();
-        steps.extend(env_steps(&input, env, envs));
+        steps.extend(env_steps(&input, env, n_envs));
         pace.spend(steps.len())?;
         accumulate(&mut steps, &powers, n);
-        for (t, out) in out.iter_mut().skip(env).step_by(envs).enumerate() {
+        for (t, out) in out.iter_mut().skip(env).step_by(n_envs).enumerate() {
             pace.spend(1)?;
             *out = F::from_f64(window_return(&steps, &powers, n, t));
         }
@@ -124,11 +127,11 @@ struct Step {
 fn env_steps<'a, F: Float, G: Flag>(
     input: &Input<'a, F, G>,
     env: usize,
-    envs: usize,
+    n_envs: usize,
 ) -> impl Iterator<Item = Step> + use<'a, F, G> {
     let inputs = input.rewards.iter().zip(input.next_values);
     let flags = input.ends.terminated.iter().zip(input.ends.truncated);
-    inputs.zip(flags).skip(env).step_by(envs).map(|((reward, next), (end, cut))| Step {
+    inputs.zip(flags).skip(env).step_by(n_envs).map(|((reward, next), (end, cut))| Step {
         reward: reward.to_f64(),
         next: if end.is_set() { 0.0 } else { next.to_f64() },
         is_end: end.is_set() | cut.is_set(),

@@ -20,18 +20,18 @@ pub(super) type Block = [f64; BLOCK];
 pub(super) fn solve(offsets: Block, factors: Block, after: f64) -> Block {
     let [_, b1, b2, b3] = offsets;
     let [_, k1, k2, k3] = factors;
-    let pairs = link_block(offsets, factors, [b1, b2, b3, 0.0]);
+    let pairs = multiply_add(offsets, factors, [b1, b2, b3, 0.0]);
     let products = product(factors, [k1, k2, k3, 1.0]);
     let [_, _, x2, x3] = pairs;
     let [_, _, p2, p3] = products;
-    let solved = link_block(pairs, products, [x2, x3, 0.0, 0.0]);
-    link_block(solved, product(products, [p2, p3, 1.0, 1.0]), [after; BLOCK])
+    let solved = multiply_add(pairs, products, [x2, x3, 0.0, 0.0]);
+    multiply_add(solved, product(products, [p2, p3, 1.0, 1.0]), [after; BLOCK])
 }
 
 /// Returns b + k x of each step.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn link_block([b0, b1, b2, b3]: Block, [k0, k1, k2, k3]: Block, [x0, x1, x2, x3]: Block) -> Block {
+fn multiply_add([b0, b1, b2, b3]: Block, [k0, k1, k2, k3]: Block, [x0, x1, x2, x3]: Block) -> Block {
     [b0 + k0 * x0, b1 + k1 * x1, b2 + k2 * x2, b3 + k3 * x3]
 }
 
@@ -45,7 +45,7 @@ fn product([a0, a1, a2, a3]: Block, [b0, b1, b2, b3]: Block) -> Block {
 /// Returns X of one step. At a cut it does not use the step after it, not even if that is NaN.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-pub(super) fn link(offset: f64, factor: f64, cut: bool, after: f64) -> f64 {
+pub(super) fn solve_step(offset: f64, factor: f64, cut: bool, after: f64) -> f64 {
     if cut { offset } else { offset + factor * after }
 }
 

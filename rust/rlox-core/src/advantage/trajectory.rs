@@ -2,7 +2,7 @@
 
 use multiversion::multiversion;
 
-use super::scan::{BLOCK, Block, link, shift, solve, to_f64_block};
+use super::scan::{BLOCK, Block, shift, solve, solve_step, to_f64_block};
 use super::{Discount, Flag};
 use crate::math::Float;
 
@@ -17,7 +17,7 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     values: &[F],
     next: &[F],
     last: f64,
-    after: f64,
+    next_advantage: f64,
     terminated: &[G],
     truncated: &[G],
     discount: Discount,
@@ -31,7 +31,7 @@ pub(super) fn backward<F: Float, G: Flag, const SHIFTED: bool>(
     let (first_truncated, truncated) = truncated.as_rchunks::<BLOCK>();
     let (first_advantages, advantages) = advantages.as_rchunks_mut::<BLOCK>();
     let (first_returns, returns) = returns.as_rchunks_mut::<BLOCK>();
-    let (mut carry, mut last) = (after, last);
+    let (mut carry, mut last) = (next_advantage, last);
     let blocks = rewards.iter().zip(values).zip(next).zip(terminated).zip(truncated);
     for ((((((reward, value), next), end), cut), advantage), ret) in blocks.zip(advantages).zip(returns).rev()
     {
@@ -70,13 +70,13 @@ fn block_advantages<G: Flag>(
     end: &[G; BLOCK],
     cut: &[G; BLOCK],
     discount: Discount,
-    after: f64,
+    next_advantage: f64,
 ) -> Block {
     if G::any(end) | G::any(cut) {
         // A loop over zipped arrays would go through memory.
         let ([r0, r1, r2, r3], [v0, v1, v2, v3], [n0, n1, n2, n3]) = (reward, value, next);
         let (&[e0, e1, e2, e3], &[c0, c1, c2, c3]) = (end, cut);
-        let x3 = advance((r3, v3, n3), e3.is_set(), c3.is_set(), discount, after);
+        let x3 = advance((r3, v3, n3), e3.is_set(), c3.is_set(), discount, next_advantage);
         let x2 = advance((r2, v2, n2), e2.is_set(), c2.is_set(), discount, x3);
         let x1 = advance((r1, v1, n1), e1.is_set(), c1.is_set(), discount, x2);
         let x0 = advance((r0, v0, n0), e0.is_set(), c0.is_set(), discount, x1);
@@ -86,7 +86,7 @@ fn block_advantages<G: Flag>(
     for (delta, (value, next)) in deltas.iter_mut().zip(value.iter().zip(next)) {
         *delta = *delta + discount.gamma * next - value;
     }
-    solve(deltas, [discount.decay; BLOCK], after)
+    solve(deltas, [discount.decay; BLOCK], next_advantage)
 }
 
 /// Returns A_t from (r_t, V(s_t), V(s_{t+1})), the flags, and A_{t+1}.
@@ -94,8 +94,8 @@ fn block_advantages<G: Flag>(
 /// It selects instead of multiplying by 0, so that a value after termination may be NaN.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn advance(step: (f64, f64, f64), end: bool, cut: bool, discount: Discount, after: f64) -> f64 {
+fn advance(step: (f64, f64, f64), end: bool, cut: bool, discount: Discount, next_advantage: f64) -> f64 {
     let (reward, value, next) = step;
     let next = if end { 0.0 } else { next };
-    link(reward + discount.gamma * next - value, discount.decay, end | cut, after)
+    solve_step(reward + discount.gamma * next - value, discount.decay, end | cut, next_advantage)
 }

@@ -14,8 +14,8 @@
 
 use multiversion::multiversion;
 
-use super::gae::Next;
-use super::scan::{BLOCK, Block, link, solve};
+use super::gae::NextValueSource;
+use super::scan::{BLOCK, Block, solve, solve_step};
 use super::{Discount, Ends, Flag};
 use crate::error::{Error, Result, check_len};
 use crate::interrupt::CheckPace;
@@ -34,7 +34,7 @@ pub struct Input<'a, F, G> {
     /// V(s_t).
     pub values: &'a [F],
     /// V(s_{t+1}), `[T, N]`; or the value after the last step of each environment, `[N]`.
-    pub next: Next<'a, F, &'a [F]>,
+    pub next: NextValueSource<'a, F, &'a [F]>,
     /// Where episodes end.
     pub ends: Ends<'a, G>,
     /// N.
@@ -44,7 +44,7 @@ pub struct Input<'a, F, G> {
 /// Output of the kernel; both slices are as long as the rewards.
 pub struct Out<'a, F> {
     /// vs_t (v_s in the paper), the target of the value function.
-    pub vs: &'a mut [F],
+    pub value_targets: &'a mut [F],
     /// pg_t, the advantage of the policy gradient.
     pub pg_advantages: &'a mut [F],
 }
@@ -116,20 +116,22 @@ pub fn vtrace<F: Float, G: Flag>(
 ) -> Result<()> {
     check(&input, &out)?;
     input.next.check(input.ends)?;
-    let setting = Settings { gamma: discount.gamma, decay: discount.decay, clip };
+    let settings = Settings { gamma: discount.gamma, decay: discount.decay, clip };
     match input.next {
         _ if input.rewards.is_empty() => Ok(()),
-        Next::Values(next) if input.n_envs == 1 => {
-            compute_trajectory::<F, G, false>(input, next, F::ZERO, setting, out)
+        NextValueSource::Values(next) if input.n_envs == 1 => {
+            compute_trajectory::<F, G, false>(input, next, F::ZERO, settings, out)
         }
-        Next::Bootstrap(last) if input.n_envs == 1 => {
+        NextValueSource::Bootstrap(last) if input.n_envs == 1 => {
             let last = last.first().copied().unwrap_or(F::ZERO);
-            compute_trajectory::<F, G, true>(input, input.values, last, setting, out)
+            compute_trajectory::<F, G, true>(input, input.values, last, settings, out)
         }
-        Next::Values(next) => compute_rows(input, next.chunks_exact(input.n_envs).rev(), setting, out),
-        Next::Bootstrap(last) => {
+        NextValueSource::Values(next) => {
+            compute_rows(input, next.chunks_exact(input.n_envs).rev(), settings, out)
+        }
+        NextValueSource::Bootstrap(last) => {
             let next = input.values.chunks_exact(input.n_envs).rev();
-            compute_rows(input, std::iter::once(last).chain(next), setting, out)
+            compute_rows(input, std::iter::once(last).chain(next), settings, out)
         }
     }
 }
@@ -140,13 +142,13 @@ fn compute_trajectory<F: Float, G: Flag, const SHIFTED: bool>(
     input: Input<'_, F, G>,
     next: &[F],
     mut last: F,
-    setting: Settings,
+    settings: Settings,
     out: Out<'_, F>,
 ) -> Result<()> {
     let ratios_and_rewards = input.log_rhos.rchunks(CHUNK).zip(input.rewards.rchunks(CHUNK));
     let inputs = ratios_and_rewards.zip(input.values.rchunks(CHUNK).zip(next.rchunks(CHUNK)));
     let ends = input.ends.terminated.rchunks(CHUNK).zip(input.ends.truncated.rchunks(CHUNK));
-    let out = out.vs.rchunks_mut(CHUNK).zip(out.pg_advantages.rchunks_mut(CHUNK));
+    let out = out.value_targets.rchunks_mut(CHUNK).zip(out.pg_advantages.rchunks_mut(CHUNK));
     let (mut carry, mut next_values) = (0.0, [F::ZERO; CHUNK]);
     let mut pace = CheckPace::default();
     for ((((log_rhos, rewards), (values, next)), (end, cut)), (vs, pg)) in inputs.zip(ends).zip(out) {
@@ -157,7 +159,7 @@ fn compute_trajectory<F: Float, G: Flag, const SHIFTED: bool>(
         if let (true, Some(last_value)) = (SHIFTED, next_values.get_mut(source.len())) {
             *last_value = last;
         }
-        carry = compute_chunk(log_rhos, rewards, values, &next_values, end, cut, setting, carry, vs, pg);
+        carry = compute_chunk(log_rhos, rewards, values, &next_values, end, cut, settings, carry, vs, pg);
         last = next.first().copied().unwrap_or(last);
         pace.spend(rewards.len())?;
     }
@@ -175,8 +177,8 @@ fn compute_chunk<F: Float, G: Flag>(
     next: &[F; CHUNK],
     terminated: &[G],
     truncated: &[G],
-    setting: Settings,
-    after: f64,
+    settings: Settings,
+    next_x: f64,
     vs: &mut [F],
     pg_advantages: &mut [F],
 ) -> f64 {
@@ -194,28 +196,28 @@ fn compute_chunk<F: Float, G: Flag>(
     for ((delta, (factor, weight)), (((ratio, reward), (value, next)), end)) in terms.zip(step_inputs) {
         let next = next.to_f64();
         let next = if end.is_set() { 0.0 } else { next };
-        let term = setting.term(ratio.to_f64(), reward.to_f64(), value.to_f64(), next);
+        let term = settings.term(ratio.to_f64(), reward.to_f64(), value.to_f64(), next);
         (*delta, *factor, *weight) = (term.delta, term.factor, term.weight);
     }
     let mut xs = deltas;
-    let first = solve_chunk(&mut xs, &factors, &cuts, rewards.len(), after);
-    let mut afters = [0.0; CHUNK];
-    for (next_x, x) in afters.iter_mut().zip(xs.iter().skip(1)) {
+    let first = solve_chunk(&mut xs, &factors, &cuts, rewards.len(), next_x);
+    let mut next_xs = [0.0; CHUNK];
+    for (next_x, x) in next_xs.iter_mut().zip(xs.iter().skip(1)) {
         *next_x = *x;
     }
-    if let Some(last) = afters.get_mut(rewards.len() - 1) {
-        *last = after;
+    if let Some(last) = next_xs.get_mut(rewards.len() - 1) {
+        *last = next_x;
     }
-    for (after_x, cut) in afters.iter_mut().zip(&cuts) {
-        let x = *after_x;
-        *after_x = if *cut { 0.0 } else { x };
+    for (next_x, cut) in next_xs.iter_mut().zip(&cuts) {
+        let x = *next_x;
+        *next_x = if *cut { 0.0 } else { x };
     }
     for (vs, (value, x)) in vs.iter_mut().zip(values.iter().zip(&xs)) {
         *vs = F::from_f64(value.to_f64() + x);
     }
-    let pg_inputs = deltas.iter().zip(weights.iter().zip(&afters));
-    for (pg, (delta, (weight, after))) in pg_advantages.iter_mut().zip(pg_inputs) {
-        *pg = F::from_f64(delta + weight * after);
+    let pg_inputs = deltas.iter().zip(weights.iter().zip(&next_xs));
+    for (pg, (delta, (weight, next_x))) in pg_advantages.iter_mut().zip(pg_inputs) {
+        *pg = F::from_f64(delta + weight * next_x);
     }
     first
 }
@@ -241,7 +243,7 @@ fn solve_chunk(
         && let Some((block, (factors, cuts))) = steps.nth(n_blocks)
     {
         for ((x, factor), cut) in block.iter_mut().zip(factors).zip(cuts).take(rest).rev() {
-            carry = link(*x, *factor, *cut, carry);
+            carry = solve_step(*x, *factor, *cut, carry);
             *x = carry;
         }
     }
@@ -261,30 +263,30 @@ fn solve_block(deltas: Block, factors: Block, cuts: [bool; BLOCK], after: f64) -
         return solve(deltas, factors, after);
     }
     let ([d0, d1, d2, d3], [k0, k1, k2, k3], [c0, c1, c2, c3]) = (deltas, factors, cuts);
-    let x3 = link(d3, k3, c3, after);
-    let x2 = link(d2, k2, c2, x3);
-    let x1 = link(d1, k1, c1, x2);
-    [link(d0, k0, c0, x1), x1, x2, x3]
+    let x3 = solve_step(d3, k3, c3, after);
+    let x2 = solve_step(d2, k2, c2, x3);
+    let x1 = solve_step(d1, k1, c1, x2);
+    [solve_step(d0, k0, c0, x1), x1, x2, x3]
 }
 
 /// Computes every row from the last to the first; `reversed_next` has V(s_{t+1}) in that order.
 fn compute_rows<'a, F: Float, G: Flag>(
     input: Input<'a, F, G>,
     reversed_next: impl Iterator<Item = &'a [F]>,
-    setting: Settings,
+    settings: Settings,
     out: Out<'_, F>,
 ) -> Result<()> {
     let n = input.n_envs;
     let ratios_and_rewards = input.log_rhos.chunks_exact(n).zip(input.rewards.chunks_exact(n));
     let inputs = ratios_and_rewards.zip(input.values.chunks_exact(n)).rev();
     let ends = input.ends.terminated.chunks_exact(n).zip(input.ends.truncated.chunks_exact(n));
-    let out = out.vs.chunks_exact_mut(n).zip(out.pg_advantages.chunks_exact_mut(n)).rev();
+    let out = out.value_targets.chunks_exact_mut(n).zip(out.pg_advantages.chunks_exact_mut(n)).rev();
     let (mut carry, mut pace) = (vec![0.0; n], CheckPace::default());
     for (((((log_rhos, rewards), values), next), (end, cut)), (vs, pg)) in
         inputs.zip(reversed_next).zip(ends.rev()).zip(out)
     {
         pace.spend(n)?;
-        compute_row(log_rhos, rewards, values, next, end, cut, setting, &mut carry, vs, pg);
+        compute_row(log_rhos, rewards, values, next, end, cut, settings, &mut carry, vs, pg);
     }
     Ok(())
 }
@@ -300,7 +302,7 @@ fn compute_row<F: Float, G: Flag>(
     next: &[F],
     terminated: &[G],
     truncated: &[G],
-    setting: Settings,
+    settings: Settings,
     carry: &mut [f64],
     vs: &mut [F],
     pg_advantages: &mut [F],
@@ -311,11 +313,11 @@ fn compute_row<F: Float, G: Flag>(
     for ((((log_rho, reward), (value, next)), (end, cut)), (carry, (vs, pg))) in inputs.zip(ends).zip(out) {
         let (end, cut, value, next) = (end.is_set(), cut.is_set(), value.to_f64(), next.to_f64());
         let next = if end { 0.0 } else { next };
-        let term = setting.term(log_rho.exp().to_f64(), reward.to_f64(), value, next);
-        let after = if end | cut { 0.0 } else { *carry };
-        *carry = term.delta + term.factor * after;
+        let term = settings.term(log_rho.exp().to_f64(), reward.to_f64(), value, next);
+        let next_x = if end | cut { 0.0 } else { *carry };
+        *carry = term.delta + term.factor * next_x;
         *vs = F::from_f64(value + *carry);
-        *pg = F::from_f64(term.delta + term.weight * after);
+        *pg = F::from_f64(term.delta + term.weight * next_x);
     }
 }
 
@@ -323,8 +325,8 @@ fn check<F: Float, G: Flag>(input: &Input<'_, F, G>, out: &Out<'_, F>) -> Result
     let (len, n) = (input.rewards.len(), input.n_envs.max(1));
     check_len("rewards", len, len / n * n, "a multiple of n_envs")?;
     let next_len = match input.next {
-        Next::Values(next) => next.len(),
-        Next::Bootstrap(last) => {
+        NextValueSource::Values(next) => next.len(),
+        NextValueSource::Bootstrap(last) => {
             check_len("bootstrap_value", last.len(), input.n_envs, "one per env")?;
             len
         }
@@ -335,7 +337,7 @@ fn check<F: Float, G: Flag>(input: &Input<'_, F, G>, out: &Out<'_, F>) -> Result
         ("next_values", next_len),
         ("terminated", input.ends.terminated.len()),
         ("truncated", input.ends.truncated.len()),
-        ("vs", out.vs.len()),
+        ("vs", out.value_targets.len()),
         ("pg_advantages", out.pg_advantages.len()),
     ] {
         check_len(name, got, len, "as many as rewards")?;

@@ -103,8 +103,8 @@ impl BatchKind {
 
     /// Returns the arrays that are not columns of the schema.
     fn keyed_parts(self) -> impl Iterator<Item = BatchPart> {
-        let heads = [BatchPart::Terminated, BatchPart::Truncated, BatchPart::Indices];
-        let tail: &[BatchPart] = match self {
+        let shared_parts = [BatchPart::Terminated, BatchPart::Truncated, BatchPart::Indices];
+        let own_parts: &[BatchPart] = match self {
             Self::Transitions => &[],
             Self::NStep => &[BatchPart::Discounts],
             Self::Weighted => &[BatchPart::Weights],
@@ -112,8 +112,8 @@ impl BatchKind {
             Self::Sequences => &[BatchPart::IsFirst, BatchPart::Mask],
             Self::Trajectories => &[BatchPart::ReturnsToGo, BatchPart::Timesteps, BatchPart::Mask],
         };
-        let n_shared = if self == Self::Trajectories { 0 } else { heads.len() };
-        heads.into_iter().take(n_shared).chain(tail.iter().copied())
+        let n_shared = if self == Self::Trajectories { 0 } else { shared_parts.len() };
+        shared_parts.into_iter().take(n_shared).chain(own_parts.iter().copied())
     }
 }
 

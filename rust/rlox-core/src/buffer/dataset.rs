@@ -197,7 +197,7 @@ fn parse_moments(schema: &Schema, bytes: &[u8]) -> Result<Vec<Option<Standardize
 fn read_episodes(rows: &MemoryRows) -> Result<(Vec<Episode>, Vec<f64>)> {
     let (mut rewards, mut ends) = (Vec::new(), Vec::new());
     if let Some(first) = rows.rings().rows().next() {
-        rows.rewards(first, rows.rings().n_pushed(), &mut |_, reward, flags| {
+        rows.visit_rewards(first, rows.rings().n_pushed(), &mut |_, reward, flags| {
             rewards.push(reward);
             ends.push(flags != 0);
             true

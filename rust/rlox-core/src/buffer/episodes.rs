@@ -15,6 +15,7 @@ pub struct Episode {
 
 /// Statistics over the episodes of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct ReturnStats {
     /// Number of transitions.
     pub n_transitions: usize,

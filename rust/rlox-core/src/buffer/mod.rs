@@ -14,7 +14,7 @@ mod standardizer;
 pub use batch::{Batch, BatchKind, BatchPart, OwnedBatch};
 pub use dataset::OfflineDataset;
 pub use episodes::{Episode, ReturnStats};
-pub use mmap::{MmapReplayBuffer, TierConfig};
+pub use mmap::{MmapConfig, MmapReplayBuffer};
 pub use persist::{BufferState, BufferStorage, ColumnReader, InMemoryBuffer, SaveReport, prune};
 pub use replay::{Buffer, PrioritizedReplayBuffer, ReplayBuffer, SequenceReplayBuffer};
 pub use rows::{

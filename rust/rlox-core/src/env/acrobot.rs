@@ -20,7 +20,7 @@ const GRAVITY: f64 = 9.8;
 const DT: f64 = 0.2;
 const MAX_SPEED_1: f64 = 4.0 * PI;
 const MAX_SPEED_2: f64 = 9.0 * PI;
-const START: f64 = 0.1;
+const START_BOUND: f64 = 0.1;
 
 const LOW: [f32; 6] = [-1.0, -1.0, -1.0, -1.0, -to_f32(MAX_SPEED_1), -to_f32(MAX_SPEED_2)];
 const HIGH: [f32; 6] = [1.0, 1.0, 1.0, 1.0, to_f32(MAX_SPEED_1), to_f32(MAX_SPEED_2)];
@@ -50,7 +50,7 @@ impl<F: Float> Env<F> for Acrobot {
     }
 
     fn start(&self, stream: &mut Stream, state: &mut [F]) {
-        state.fill_with(|| F::from_f64(f64::from(stream.uniform_in(-START, START).to_f32())));
+        state.fill_with(|| F::from_f64(f64::from(stream.uniform_in(-START_BOUND, START_BOUND).to_f32())));
     }
 
     #[inline(always)]
@@ -150,7 +150,7 @@ fn wrap_and_clip<F: Float>([theta_1, theta_2, speed_1, speed_2]: &mut [&mut [F];
     wrap(theta_2);
     for (column, max_speed) in [(speed_1, F::from_f64(MAX_SPEED_1)), (speed_2, F::from_f64(MAX_SPEED_2))] {
         for speed in column.iter_mut() {
-            *speed = speed.within(-max_speed, max_speed);
+            *speed = speed.clip(-max_speed, max_speed);
         }
     }
 }
@@ -182,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn a_torque_at_rest_accelerates_the_joint_by_hand() {
+    fn a_torque_at_rest_gives_the_accelerations_computed_by_hand() {
         // Hanging down: d1 = 4.5, d2 = 1.75, so the joint accelerates by 1 / (1.25 - d2^2 / d1).
         let slopes = derivative(&[[0.0; BLOCK]; 4], &[1.0; BLOCK]);
-        let joint = 1.0 / (1.25 - 1.75 * (1.75 / 4.5));
-        assert_eq!([slopes[2][0], slopes[3][0]], [-(1.75 * joint) / 4.5, joint]);
+        let joint_acceleration = 1.0 / (1.25 - 1.75 * (1.75 / 4.5));
+        assert_eq!([slopes[2][0], slopes[3][0]], [-(1.75 * joint_acceleration) / 4.5, joint_acceleration]);
         assert!(step_one([0.0; 4], 2).0[3] > 0.0 && step_one([0.0; 4], 0).0[3] < 0.0);
     }
 
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn a_tip_above_the_line_ends_the_episode_and_pays_nothing() {
+    fn a_tip_above_the_line_ends_the_episode_with_reward_0() {
         let (_, reward, terminated) = step_one([PI, 0.0, 0.0, 0.0], 1);
         assert_eq!((reward, terminated), (0.0, true));
     }
 
     #[test]
-    fn states_far_outside_do_not_hang_and_show_as_what_they_are() {
+    fn extreme_states_do_not_hang_and_an_overflow_becomes_nan() {
         let ([first, ..], ..) = step_one([1e300, 0.0, 0.0, 0.0], 1);
         assert!(first.abs() <= PI);
         assert!(step_one([0.0, 0.0, 1e200, 0.0], 1).0.iter().any(|x| x.is_nan()));

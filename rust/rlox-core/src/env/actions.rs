@@ -39,8 +39,8 @@ impl<'a> Actions<'a> {
     /// Returns the rows `start..start + rows` of actions with `dim` numbers each.
     pub(super) fn rows(self, start: usize, rows: usize, dim: usize) -> Self {
         match self {
-            Self::Discrete(all) => Self::Discrete(part(all, start, rows)),
-            Self::Box(all) => Self::Box(part(all, start * dim, rows * dim)),
+            Self::Discrete(all) => Self::Discrete(subslice(all, start, rows)),
+            Self::Box(all) => Self::Box(subslice(all, start * dim, rows * dim)),
         }
     }
 
@@ -75,7 +75,7 @@ pub(super) fn map_choices<F: Float>(actions: &[i64], value_of: impl Fn(i64) -> F
     column
 }
 
-fn part<T>(all: &[T], start: usize, len: usize) -> &[T] {
+fn subslice<T>(all: &[T], start: usize, len: usize) -> &[T] {
     all.get(start..start + len).unwrap_or_default()
 }
 

@@ -26,16 +26,16 @@ impl<F: Float> SinCos<F> {
     #[must_use]
     pub fn of(angles: &[F]) -> Self {
         if all_within(angles, F::from_f64(SMALL)) {
-            Self::by(angles, F::sin_cos_small)
+            Self::map_angles(angles, F::sin_cos_small)
         } else if all_within(angles, F::LIMIT) {
-            Self::by(angles, F::sin_cos_reduced)
+            Self::map_angles(angles, F::sin_cos_reduced)
         } else {
-            Self::by(angles, sin_cos_any)
+            Self::map_angles(angles, sin_cos_any)
         }
     }
 
     #[inline(always)]
-    fn by(angles: &[F], sin_cos: impl Fn(F) -> (F, F)) -> Self {
+    fn map_angles(angles: &[F], sin_cos: impl Fn(F) -> (F, F)) -> Self {
         let mut out = Self { sin: [F::default(); BLOCK], cos: [F::default(); BLOCK] };
         for ((&angle, sin), cos) in angles.iter().zip(&mut out.sin).zip(&mut out.cos) {
             (*sin, *cos) = sin_cos(angle);
@@ -72,10 +72,10 @@ fn sin_cos_any<F: Float>(angle: F) -> (F, F) {
 fn wrap_reduced<F: Float>(angle: F) -> F {
     let turns = (angle * F::from_f64(1.0 / std::f64::consts::TAU)).nearest();
     let (pi, tau) = (F::from_f64(std::f64::consts::PI), F::from_f64(std::f64::consts::TAU));
-    let near = angle.less_turns(turns);
+    let reduced = angle.subtract_turns(turns);
     // Next to pi the rounded quotient may be wrong by one turn.
-    let near = if near > pi { near - tau } else { near };
-    if near < -pi { near + tau } else { near }
+    let reduced = if reduced > pi { reduced - tau } else { reduced };
+    if reduced < -pi { reduced + tau } else { reduced }
 }
 
 fn wrap_any<F: Float>(angle: F) -> F {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_angle_gives_the_same_whatever_else_is_in_its_block() {
+    fn the_result_of_an_angle_does_not_depend_on_the_others_of_its_block() {
         let alone = |angle: f64| {
             let got = SinCos::of(&[angle]);
             (got.sin[0], got.cos[0])
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn angles_beyond_the_reduction_take_the_standard_library() {
+    fn angles_beyond_the_limit_use_the_standard_library() {
         let got = SinCos::of(&[3e9, -1e300]);
         assert_eq!((got.sin[0], got.cos[1]), (3e9_f64.sin(), (-1e300_f64).cos()));
     }

@@ -65,7 +65,7 @@ pub(super) fn step_shards(
     spec: &Spec,
     shards: &mut [Box<dyn Batch>],
     rows: StepRows<'_>,
-    size: usize,
+    shard_size: usize,
     parallel: bool,
 ) {
     if let [shard] = shards {
@@ -74,9 +74,9 @@ pub(super) fn step_shards(
     }
     let half = shards.len() / 2;
     let (left, right) = shards.split_at_mut(half);
-    let (left_rows, right_rows) = rows.split_at(half * size, spec);
-    let step_left = || step_shards(spec, left, left_rows, size, parallel);
-    let step_right = || step_shards(spec, right, right_rows, size, parallel);
+    let (left_rows, right_rows) = rows.split_at(half * shard_size, spec);
+    let step_left = || step_shards(spec, left, left_rows, shard_size, parallel);
+    let step_right = || step_shards(spec, right, right_rows, shard_size, parallel);
     if parallel {
         threads::join(step_left, step_right);
     } else {

@@ -12,14 +12,14 @@ use crate::space::{ActionSpace, BoxSpace};
 const GRAVITY: f64 = 9.8;
 const MASS_POLE: f64 = 0.1;
 /// 1 / (mass of the cart + mass of the pole).
-const PER_MASS: f64 = 1.0 / (MASS_POLE + 1.0);
+const INVERSE_TOTAL_MASS: f64 = 1.0 / (MASS_POLE + 1.0);
 /// Half the pole's length.
 const LENGTH: f64 = 0.5;
 const POLE_MASS_LENGTH: f64 = MASS_POLE * LENGTH;
 const FORCE: f64 = 10.0;
 /// Seconds between steps.
 const TAU: f64 = 0.02;
-const START: f64 = 0.05;
+const START_BOUND: f64 = 0.05;
 const X_THRESHOLD: f64 = 2.4;
 const THETA_THRESHOLD: f64 = 12.0 * 2.0 * std::f64::consts::PI / 360.0;
 const THETA_HIGH: f32 = to_f32(THETA_THRESHOLD * 2.0);
@@ -48,7 +48,7 @@ impl<F: Float> Env<F> for CartPole {
     }
 
     fn start(&self, stream: &mut Stream, state: &mut [F]) {
-        state.fill_with(|| F::from_f64(stream.uniform_in(-START, START)));
+        state.fill_with(|| F::from_f64(stream.uniform_in(-START_BOUND, START_BOUND)));
     }
 
     #[inline(always)]
@@ -85,11 +85,12 @@ fn euler<F: Float>(
     for (((x, x_dot), (theta, theta_dot)), ((&force, (&sin, &cos)), terminated)) in rows.zip(inputs) {
         // The products are grouped so that the longest chain of operations of a row is short.
         // Gymnasium groups them differently, so results may differ in the last bit.
-        let per_mass = float(POLE_MASS_LENGTH * PER_MASS);
-        let temp = force * float(PER_MASS) + (per_mass * sin) * (*theta_dot * *theta_dot);
+        let pole_mass_length_ratio = float(POLE_MASS_LENGTH * INVERSE_TOTAL_MASS);
+        let temp =
+            force * float(INVERSE_TOTAL_MASS) + (pole_mass_length_ratio * sin) * (*theta_dot * *theta_dot);
         let theta_acc = (float(GRAVITY) * sin - cos * temp)
-            / (float(LENGTH * 4.0 / 3.0) - float(LENGTH * MASS_POLE * PER_MASS) * (cos * cos));
-        let x_acc = temp - theta_acc * (per_mass * cos);
+            / (float(LENGTH * 4.0 / 3.0) - float(LENGTH * MASS_POLE * INVERSE_TOTAL_MASS) * (cos * cos));
+        let x_acc = temp - theta_acc * (pole_mass_length_ratio * cos);
         *x += float(TAU) * *x_dot;
         *x_dot += float(TAU) * x_acc;
         *theta += float(TAU) * *theta_dot;
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_from_rest_at_the_origin_follows_the_equations_by_hand() {
+    fn a_push_from_rest_gives_the_speeds_computed_by_hand() {
         // sin = 0, cos = 1: temp = 10/1.1, theta_acc = -temp / (0.5 (4/3 - 0.1/1.1)),
         // x_acc = temp - 0.05 theta_acc / 1.1.
         let ([x, x_dot, theta, theta_dot], reward, terminated) = step_one([0.0; 4], 1);
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terminating_step_also_pays_one() {
+    fn the_terminating_step_also_has_reward_1() {
         let (_, reward, terminated) = step_one([2.4, 1.0, 0.0, 0.0], 0);
         assert_eq!((reward, terminated), (1.0, true));
     }

@@ -39,7 +39,7 @@ impl EpisodeClock {
 
     /// Writes which episodes of block number `block` have reached the limit.
     #[inline(always)]
-    pub(super) fn truncated(&mut self, block: usize, truncated: &mut [bool]) {
+    pub(super) fn flag_truncated(&mut self, block: usize, truncated: &mut [bool]) {
         let now = self.now;
         let rows = block * self.block_rows;
         let Some(oldest) = self.oldest_starts.get_mut(block) else { return };
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_truncated_at_its_own_limit_whenever_it_began() {
+    fn every_row_is_truncated_after_limit_steps_whenever_it_began() {
         let mut clock = EpisodeClock::new(5, 7, 2);
         clock.set_elapsed(&[0, 3, 6, 1, 0]);
         let mut elapsed = [0, 3, 6, 1, 0];
@@ -98,7 +98,7 @@ mod tests {
             clock.tick();
             for (block, rows) in [0..2, 2..4, 4..5].into_iter().enumerate() {
                 let mut flags = vec![true; rows.len()];
-                clock.truncated(block, &mut flags);
+                clock.flag_truncated(block, &mut flags);
                 for (row, flag) in rows.zip(flags) {
                     elapsed[row] += 1;
                     assert_eq!(flag, elapsed[row] == 7, "row {row} at step {step}");

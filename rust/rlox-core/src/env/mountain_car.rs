@@ -15,7 +15,7 @@ const GOAL_POSITION: f64 = 0.5;
 const FORCE: f64 = 0.001;
 const GRAVITY: f64 = 0.0025;
 /// Episodes start at rest between these positions.
-const START: (f64, f64) = (-0.6, -0.4);
+const START_RANGE: (f64, f64) = (-0.6, -0.4);
 
 const SPEC: Spec = Spec {
     id: "MountainCar-v0",
@@ -39,7 +39,7 @@ impl<F: Float> Env<F> for MountainCar {
     }
 
     fn start(&self, stream: &mut Stream, state: &mut [F]) {
-        for (value, start) in state.iter_mut().zip([stream.uniform_in(START.0, START.1), 0.0]) {
+        for (value, start) in state.iter_mut().zip([stream.uniform_in(START_RANGE.0, START_RANGE.1), 0.0]) {
             *value = F::from_f64(start);
         }
     }
@@ -78,8 +78,8 @@ fn drive<F: Float>([position, velocity]: [&mut [F]; 2], pushes: &[F], terminated
     let cosines = SinCos::of(&angles).cos;
     let rows = position.iter_mut().zip(velocity).zip(terminated);
     for (((position, velocity), terminated), (&push, &cos)) in rows.zip(pushes.iter().zip(&cosines)) {
-        let speed = (*velocity + (push + cos * float(-GRAVITY))).within(float(-MAX_SPEED), float(MAX_SPEED));
-        *position = (*position + speed).within(float(MIN_POSITION), float(MAX_POSITION));
+        let speed = (*velocity + (push + cos * float(-GRAVITY))).clip(float(-MAX_SPEED), float(MAX_SPEED));
+        *position = (*position + speed).clip(float(MIN_POSITION), float(MAX_POSITION));
         // The wall on the left stops the car.
         let stopped = (*position == float(MIN_POSITION)) && (speed < zero);
         *velocity = if stopped { zero } else { speed };

@@ -21,7 +21,7 @@ const GOAL_POSITION: f32 = 0.45;
 const POWER: f64 = 0.0015;
 const GRAVITY: f64 = 0.0025;
 /// Episodes start at rest between these positions.
-const START: (f64, f64) = (-0.6, -0.4);
+const START_RANGE: (f64, f64) = (-0.6, -0.4);
 
 const SPEC: Spec = Spec {
     id: "MountainCarContinuous-v0",
@@ -40,7 +40,7 @@ const SPEC: Spec = Spec {
 pub(super) struct MountainCarContinuous<T>(PhantomData<T>);
 
 impl<T> MountainCarContinuous<T> {
-    pub(super) const RULES: Self = Self(PhantomData);
+    pub(super) const INSTANCE: Self = Self(PhantomData);
 }
 
 impl<T: Float> Env<f32> for MountainCarContinuous<T> {
@@ -49,7 +49,7 @@ impl<T: Float> Env<f32> for MountainCarContinuous<T> {
     }
 
     fn start(&self, stream: &mut Stream, state: &mut [f32]) {
-        for (value, start) in state.iter_mut().zip([stream.uniform_in(START.0, START.1), 0.0]) {
+        for (value, start) in state.iter_mut().zip([stream.uniform_in(START_RANGE.0, START_RANGE.1), 0.0]) {
             *value = start.to_f32();
         }
     }
@@ -87,11 +87,11 @@ fn drive<T: Float>([position, velocity]: [&mut [f32]; 2], actions: &[f32], termi
     for (((position, velocity), terminated), (&action, &cos)) in rows.zip(actions.iter().zip(&cosines)) {
         let slope = T::from_f64(GRAVITY) * cos;
         let bound = if action > 0.0 { POWER } else { -POWER };
-        let inside = action * POWER.to_f32() - slope.to_f32();
-        let beyond = (T::from_f64(bound) - slope).to_f32();
-        let push = if action.abs() > 1.0 { beyond } else { inside };
-        let speed = (*velocity + push).within(-MAX_SPEED, MAX_SPEED);
-        *position = (*position + speed).within(MIN_POSITION, MAX_POSITION);
+        let bounded_push = action * POWER.to_f32() - slope.to_f32();
+        let clipped_push = (T::from_f64(bound) - slope).to_f32();
+        let push = if action.abs() > 1.0 { clipped_push } else { bounded_push };
+        let speed = (*velocity + push).clip(-MAX_SPEED, MAX_SPEED);
+        *position = (*position + speed).clip(MIN_POSITION, MAX_POSITION);
         // The wall on the left stops the car.
         let stopped = (*position <= MIN_POSITION) && (speed < 0.0);
         *velocity = if stopped { 0.0 } else { speed };
@@ -106,7 +106,7 @@ mod tests {
 
     fn step_one(state: [f32; 2], action: f32) -> ([f32; 2], f64, bool) {
         let (mut next, mut reward, mut terminated) = (state, [0.0], [false]);
-        MountainCarContinuous::<f64>::RULES.step(
+        MountainCarContinuous::<f64>::INSTANCE.step(
             &mut next,
             Actions::Box(&[action]),
             &mut reward,
@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn a_force_beyond_the_bounds_acts_as_the_bound_but_costs_what_it_is() {
+    fn a_force_beyond_the_bounds_acts_as_the_bound_but_costs_its_own_square() {
         let (inside, beyond) = (step_one([-0.3, 0.01], 1.0), step_one([-0.3, 0.01], 3.0));
         assert!((inside.0[1] - beyond.0[1]).abs() < 1e-8);
         assert!((beyond.1 + 0.9).abs() < 1e-15);
     }
 
     #[test]
-    fn the_goal_pays_a_hundred_and_the_wall_takes_the_speed() {
+    fn the_goal_has_reward_100_and_the_wall_stops_the_car() {
         let (_, reward, terminated) = step_one([0.44, 0.05], 0.0);
         assert!(terminated && (reward - 100.0).abs() < 1e-12);
         assert_eq!(step_one([-1.19, -0.06], 0.0).0, [MIN_POSITION, 0.0]);

@@ -59,7 +59,7 @@ impl TorqueCost for f32 {
     #[inline(always)]
     fn write_costs(actions: &[f32], costs: &mut [f64]) {
         for (cost, &action) in costs.iter_mut().zip(actions) {
-            let torque = action.within(-MAX_TORQUE, MAX_TORQUE);
+            let torque = action.clip(-MAX_TORQUE, MAX_TORQUE);
             *cost = f64::from(0.001 * (torque * torque));
         }
     }
@@ -110,12 +110,12 @@ fn swing<F: Float>([theta, theta_dot]: [&mut [F]; 2], actions: &[f32], rewards: 
     let rows = theta.iter_mut().zip(theta_dot).zip(actions.iter().zip(rewards));
     let trig = sines.iter().zip(&wrapped);
     for (((theta, theta_dot), (&action, reward)), (&sin, &angle)) in rows.zip(trig) {
-        let torque = TORQUE_TERM * action.within(-MAX_TORQUE, MAX_TORQUE);
+        let torque = TORQUE_TERM * action.clip(-MAX_TORQUE, MAX_TORQUE);
         let cost = angle * angle + float(0.1) * (*theta_dot * *theta_dot) + float(*reward);
         *reward = -cost.to_f64();
         let acceleration = float(GRAVITY_TERM) * sin + float(f64::from(torque));
         let speed = *theta_dot + acceleration * float(DT);
-        *theta_dot = speed.within(float(-MAX_SPEED), float(MAX_SPEED));
+        *theta_dot = speed.clip(float(-MAX_SPEED), float(MAX_SPEED));
         *theta += *theta_dot * float(DT);
     }
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torque_from_upright_rest_follows_the_equations_by_hand() {
+    fn a_torque_from_upright_rest_gives_the_state_computed_by_hand() {
         let ([theta, theta_dot], reward) = step_one([0.0, 0.0], 1.0);
         assert!((theta_dot - 0.15).abs() < 1e-15);
         assert!((theta - 0.0075).abs() < 1e-15);

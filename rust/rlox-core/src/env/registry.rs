@@ -47,7 +47,7 @@ impl Entry {
     }
 
     /// Returns environments with these streams.
-    pub(super) fn shard(&self, precision: Precision, streams: Vec<Stream>) -> Box<dyn Batch> {
+    pub(super) fn make_shard(&self, precision: Precision, streams: Vec<Stream>) -> Box<dyn Batch> {
         match (precision, &self.f32_factory) {
             (Precision::F32, Some(make)) => make(streams),
             _ => (self.f64_factory)(streams),
@@ -74,7 +74,7 @@ static ENVS: LazyLock<RwLock<Vec<Entry>>> = LazyLock::new(|| {
         Entry::new::<f64>(&Acrobot).with_f32(&Acrobot),
         Entry::new::<f64>(&CartPole).with_f32(&CartPole),
         Entry::new::<f64>(&MountainCar).with_f32(&MountainCar),
-        Entry::new(&MountainCarContinuous::<f64>::RULES).with_f32(&MountainCarContinuous::<f32>::RULES),
+        Entry::new(&MountainCarContinuous::<f64>::INSTANCE).with_f32(&MountainCarContinuous::<f32>::INSTANCE),
         Entry::new::<f64>(&Pendulum).with_f32(&Pendulum),
     ])
 });
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_listed_id_is_found_under_its_own_name_with_facts_that_agree() {
+    fn every_listed_id_is_found_and_its_spec_is_valid() {
         for id in ids() {
             let entry = find(id).unwrap();
             assert_eq!(entry.spec.id, id);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_id_proposes_the_right_one() {
+    fn a_misspelt_id_suggests_the_right_one() {
         let error = find("cart-pole-v1").err().unwrap();
         assert!(error.to_string().contains("did you mean CartPole-v1?"), "{error}");
     }

@@ -51,8 +51,8 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
 
     /// Restores the streams to their positions before the undone work.
     fn rewind_streams(&mut self) {
-        for mark in std::mem::take(&mut self.pending_rewinds) {
-            mark.apply(&mut self.streams);
+        for saved_position in std::mem::take(&mut self.pending_rewinds) {
+            saved_position.restore(&mut self.streams);
         }
     }
 
@@ -68,8 +68,9 @@ impl<F: Float, E: Env<F>> Shard<F, E> {
         let positions = rows.iter().filter_map(|&row| Some(self.streams.get(row)?.position()));
         hint::black_box(positions.fold(0, u64::wrapping_add));
         if let Some(undo) = &mut self.undo {
-            let marks = rows.iter().filter_map(|&row| Some(SavedPosition::new(row, self.streams.get(row)?)));
-            undo.saved_positions.extend(marks);
+            let saved_positions =
+                rows.iter().filter_map(|&row| Some(SavedPosition::new(row, self.streams.get(row)?)));
+            undo.saved_positions.extend(saved_positions);
         }
         for (&row, start) in rows.iter().zip(self.start_states.chunks_exact_mut(state_dim)) {
             if let Some(stream) = self.streams.get_mut(row) {
@@ -226,7 +227,7 @@ fn step_blocks<F: Float, E: Env<F>>(
         let actions = actions.rows(block * BLOCK, rows, action_dim);
         env.step(state, actions, rewards, terminated);
         env.observe(state, rows, obs);
-        clock.truncated(block, truncated);
+        clock.flag_truncated(block, truncated);
         append_ended(block * BLOCK, terminated, truncated, ended_rows);
     }
 }
@@ -236,10 +237,10 @@ fn step_blocks<F: Float, E: Env<F>>(
 fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended_rows: &mut Vec<usize>) {
     let ((terminated_words, terminated_rest), (truncated_words, truncated_rest)) =
         (terminated.as_chunks::<8>(), truncated.as_chunks::<8>());
-    for (part, (left, right)) in terminated_words.iter().zip(truncated_words).enumerate() {
+    for (word, (left, right)) in terminated_words.iter().zip(truncated_words).enumerate() {
         let mut flags = u64::from_le_bytes(left.map(u8::from)) | u64::from_le_bytes(right.map(u8::from));
         while flags != 0 {
-            ended_rows.push(start + part * 8 + flags.trailing_zeros() as usize / 8);
+            ended_rows.push(start + word * 8 + flags.trailing_zeros() as usize / 8);
             flags &= flags - 1;
         }
     }
@@ -254,8 +255,8 @@ fn append_ended(start: usize, terminated: &[bool], truncated: &[bool], ended_row
 /// Returns where the state of `row` is: the start of its block, the distance between columns, and
 /// the index in a column.
 fn locate_row(len: usize, dim: usize, row: usize) -> (usize, usize, usize) {
-    let start = row / BLOCK * BLOCK;
-    (start * dim, (len / dim.max(1) - start).clamp(1, BLOCK), row - start)
+    let block_start = row / BLOCK * BLOCK;
+    (block_start * dim, (len / dim.max(1) - block_start).clamp(1, BLOCK), row - block_start)
 }
 
 /// Writes the state of the environment `row` into the columns of its block.

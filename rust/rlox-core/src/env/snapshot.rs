@@ -122,11 +122,11 @@ impl VecEnv {
                 return Err(Error::config("elapsed", steps, format!("less than {limit}")));
             }
         }
-        let (rows, old_keys) = (self.tiling.shard, &self.keys);
+        let (rows, old_keys) = (self.tiling.shard_size, &self.keys);
         let nanoseconds = n * if streams.is_some() { 300 } else { 10 };
         run_undoable(&mut self.shards, nanoseconds, |first, shards| {
-            for (number, shard) in (first..).zip(shards) {
-                let env_range = number * rows..n.min((number + 1) * rows);
+            for (shard_index, shard) in (first..).zip(shards) {
+                let env_range = shard_index * rows..n.min((shard_index + 1) * rows);
                 let states = env_range.start * dim..env_range.end * dim;
                 shard.write_state(state.get(states).unwrap_or_default());
                 if let Some(elapsed) = elapsed {
@@ -148,6 +148,6 @@ impl VecEnv {
 
     /// Splits `[n, state_dim]` into one part per shard.
     fn state_parts_mut<'a>(&self, state: &'a mut [f64]) -> std::slice::ChunksMut<'a, f64> {
-        state.chunks_mut(self.tiling.shard * self.spec().state_dim)
+        state.chunks_mut(self.tiling.shard_size * self.spec().state_dim)
     }
 }

@@ -43,7 +43,7 @@ impl SavedPosition {
     }
 
     /// Restores the stream and its position.
-    pub(super) fn apply(&self, streams: &mut [Stream]) {
+    pub(super) fn restore(&self, streams: &mut [Stream]) {
         let Some(stream) = streams.get_mut(self.row) else { return };
         if let Some((seed, index)) = self.key {
             *stream = Stream::new(seed, STREAM, index);
@@ -71,15 +71,15 @@ pub(super) fn run_undoable(
         work(0, shards);
         return Ok(());
     }
-    let piece = (shards.len() / (nanoseconds / PIECE)).max(1);
-    for first in (0..shards.len()).step_by(piece) {
+    let shards_per_piece = (shards.len() / (nanoseconds / PIECE)).max(1);
+    for first in (0..shards.len()).step_by(shards_per_piece) {
         if let Err(error) = interrupt::check() {
             for shard in shards.iter_mut().take(first) {
                 shard.undo();
             }
             return Err(error);
         }
-        let end = shards.len().min(first + piece);
+        let end = shards.len().min(first + shards_per_piece);
         let part = shards.get_mut(first..end).unwrap_or_default();
         for shard in &mut *part {
             shard.save_for_undo();

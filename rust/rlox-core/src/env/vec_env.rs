@@ -24,14 +24,14 @@ pub const SHARD_SIZE: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tiling {
     /// Number of environments that one thread steps together, at least 1.
-    pub shard: usize,
+    pub shard_size: usize,
     /// Number of environments from which several threads step the shards.
     pub parallel_from: usize,
 }
 
 impl Default for Tiling {
     fn default() -> Self {
-        Self { shard: SHARD_SIZE, parallel_from: PARALLEL_FROM }
+        Self { shard_size: SHARD_SIZE, parallel_from: PARALLEL_FROM }
     }
 }
 
@@ -87,18 +87,18 @@ impl VecEnv {
     ) -> Result<Self> {
         let entry = registry::find(env_id)?;
         entry.check(precision)?;
-        if tiling.shard == 0 {
+        if tiling.shard_size == 0 {
             return Err(Error::config("shard", 0, "at least 1 environment".to_owned()));
         }
         if n == 0 || n > MAX_ENVS {
             return Err(Error::config("n", n, format!("1 to {MAX_ENVS} environments")));
         }
         // A shard has at most `n` rows, so that its sizes in numbers and bytes cannot overflow.
-        let tiling = Tiling { shard: tiling.shard.min(n), ..tiling };
+        let tiling = Tiling { shard_size: tiling.shard_size.min(n), ..tiling };
         if let Seeding::PerEnv(seeds) = &seeding {
             check_len("seeds", seeds.len(), n, "one per env")?;
         }
-        let (shards, keys) = make_shards(&entry, precision, &seeding, n, tiling.shard)?;
+        let (shards, keys) = make_shards(&entry, precision, &seeding, n, tiling.shard_size)?;
         Ok(Self {
             spec: entry.spec(),
             owned_spec: entry.spec().into(),
@@ -166,7 +166,7 @@ impl VecEnv {
     /// [`Error::Shape`] if `obs` has another length; [`Error::Interrupted`].
     pub fn observe_into(&self, obs: &mut [f32]) -> Result<()> {
         check_len("obs", obs.len(), self.n * self.obs_dim(), "n_envs x obs_dim")?;
-        let rows = obs.chunks_mut(self.tiling.shard * self.obs_dim());
+        let rows = obs.chunks_mut(self.tiling.shard_size * self.obs_dim());
         for (shard, obs) in self.shards.iter().zip(rows) {
             interrupt::check()?;
             shard.observe(obs);
@@ -199,7 +199,7 @@ impl VecEnv {
     }
 
     fn step(&mut self, rows: StepRows<'_>) -> Result<()> {
-        let Tiling { shard: size, parallel_from } = self.tiling;
+        let Tiling { shard_size: size, parallel_from } = self.tiling;
         rows.actions.check(&self.spec.action, self.n)?;
         rows.out.check(self.n, self.obs_dim())?;
         let (spec, parallel) = (self.spec, self.n >= parallel_from);
@@ -226,7 +226,7 @@ impl VecEnv {
     fn gather_episode_ends(&mut self) {
         self.final_indices.clear();
         self.final_obs.clear();
-        for (start, shard) in (0..).step_by(self.tiling.shard).zip(&self.shards) {
+        for (start, shard) in (0..).step_by(self.tiling.shard_size).zip(&self.shards) {
             let ended = shard.ends();
             self.final_indices.extend(ended.rows.iter().map(|row| start + row));
             self.final_obs.extend_from_slice(&ended.obs);
@@ -257,7 +257,7 @@ fn make_shards(
         interrupt::check()?;
         let part = (start..n.min(start + size)).map(key);
         let streams = part.clone().map(|(seed, index)| Stream::new(seed, STREAM, index));
-        shards.push(entry.shard(precision, streams.collect()));
+        shards.push(entry.make_shard(precision, streams.collect()));
         keys.extend(part);
     }
     Ok((shards, keys))

@@ -115,13 +115,13 @@ impl Divisor {
     const ONE: Self = Self { unit: None, value: 1.0 };
 
     fn of_batch<F: Float>(rewards: &[F], scaling: Scaling) -> Result<Self> {
-        let freedom = degrees_of_freedom(rewards.len(), scaling.ddof);
+        let dof = degrees_of_freedom(rewards.len(), scaling.ddof);
         if let Some(moments) = batch_moments(rewards).filter(Moments::is_in_fast_range) {
-            return Ok(Self { unit: None, value: std_dev(moments.squares, freedom) + scaling.eps });
+            return Ok(Self { unit: None, value: std_dev(moments.squares, dof) + scaling.eps });
         }
         Ok(ScaledMoments::of(rewards, 0)?.map_or(Self::ONE, |scaled| Self {
             unit: Some(scaled.unit),
-            value: std_dev(scaled.moments.squares, freedom) * scaled.width + scaling.eps / scaled.unit,
+            value: std_dev(scaled.moments.squares, dof) * scaled.width + scaling.eps / scaled.unit,
         }))
     }
 }
@@ -190,7 +190,7 @@ fn scale_groups<F: Float>(
     divisor: Option<Divisor>,
     out: &mut [F],
 ) -> Result<()> {
-    let (count, freedom) = (as_f64(group_size), degrees_of_freedom(group_size, scaling.ddof));
+    let (count, dof) = (as_f64(group_size), degrees_of_freedom(group_size, scaling.ddof));
     let shared_factor = divisor.filter(|divisor| divisor.unit.is_none()).map(|divisor| 1.0 / divisor.value);
     let is_fast = divisor.is_none() == shared_factor.is_none();
     let block_len = group_size.saturating_mul(GROUPS_PER_BLOCK);
@@ -208,14 +208,14 @@ fn scale_groups<F: Float>(
         let slices = rewards.chunks_exact(group_size).zip(out.chunks_exact_mut(group_size));
         for (group, ((rewards, out), moments)) in slices.zip(&block_moments).enumerate() {
             if is_fast && moments.is_in_fast_range() && !moments.is_noise::<F>(1.0, count) {
-                let group_factor = || 1.0 / (std_dev(moments.squares, freedom) + scaling.eps);
+                let group_factor = || 1.0 / (std_dev(moments.squares, dof) + scaling.eps);
                 let factor = shared_factor.unwrap_or_else(group_factor);
                 for (out, &reward) in out.iter_mut().zip(rewards) {
                     *out = F::from_f64(moments.centred(reward) * factor);
                 }
             } else {
                 let first_index = block * block_len + group * group_size;
-                scale_rare_group(rewards, first_index, freedom, scaling.eps, divisor, out)?;
+                scale_rare_group(rewards, first_index, dof, scaling.eps, divisor, out)?;
             }
         }
     }
@@ -228,7 +228,7 @@ fn scale_groups<F: Float>(
 fn scale_rare_group<F: Float>(
     rewards: &[F],
     first_index: usize,
-    freedom: f64,
+    dof: f64,
     eps: f64,
     divisor: Option<Divisor>,
     out: &mut [F],
@@ -243,7 +243,7 @@ fn scale_rare_group<F: Float>(
     for (out, reward) in out.iter_mut().zip(rewards) {
         let centred = (reward.to_f64() / unit - moments.origin) / width - moments.mean;
         *out = F::from_f64(match divisor {
-            None => centred / (std_dev(moments.squares, freedom) + eps / unit / width),
+            None => centred / (std_dev(moments.squares, dof) + eps / unit / width),
             Some(divisor) => centred * width * (unit / divisor.unit.unwrap_or(1.0)) / divisor.value,
         });
     }
@@ -287,8 +287,8 @@ impl ScaledMoments {
 /// Returns a standard deviation; infinity if it is not defined.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
-fn std_dev(squares: f64, freedom: f64) -> f64 {
-    if freedom > 0.0 { (squares / freedom).sqrt() } else { f64::INFINITY }
+fn std_dev(squares: f64, dof: f64) -> f64 {
+    if dof > 0.0 { (squares / dof).sqrt() } else { f64::INFINITY }
 }
 
 /// Returns n - ddof.

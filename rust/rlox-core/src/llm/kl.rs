@@ -99,7 +99,7 @@ impl<F: Float, G: Flag> Tokens<'_, F, G> {
         self.mask.map_or(Ok(()), |mask| check_len("mask", mask.len(), self.log_p.len(), "as many as log_p"))
     }
 
-    fn part(&self, range: std::ops::Range<usize>) -> Self {
+    fn slice(&self, range: std::ops::Range<usize>) -> Self {
         Self {
             log_p: slice_range(self.log_p, &range),
             log_q: slice_range(self.log_q, &range),
@@ -178,7 +178,7 @@ fn estimate_all<F: Float, G: Flag>(
         interrupt::check()?;
         threads::for_each_chunk(out, per_task, |task, out| {
             let start = (first + task * per_task) * seq_len;
-            estimate_rows(tokens.part(start..start + out.len() * seq_len), seq_len, reduction, term, out);
+            estimate_rows(tokens.slice(start..start + out.len() * seq_len), seq_len, reduction, term, out);
         });
     }
     Ok(())
@@ -193,7 +193,7 @@ fn estimate_rows<F: Float, G: Flag, T: Term>(
     out: &mut [F],
 ) {
     for (row, out) in out.iter_mut().enumerate() {
-        let tokens = tokens.part(row * seq_len..(row + 1) * seq_len);
+        let tokens = tokens.slice(row * seq_len..(row + 1) * seq_len);
         *out = F::from_f64(estimate_sequence::<F, G, T, { fused!() }>(tokens, reduction));
     }
 }

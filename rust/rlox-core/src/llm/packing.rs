@@ -123,8 +123,8 @@ impl Packing {
                 masks.fill(true);
             }
             let positions = out.positions.get_mut(cells).unwrap_or_default();
-            for (at, position) in positions.iter_mut().enumerate() {
-                *position = as_i64(at);
+            for (index, position) in positions.iter_mut().enumerate() {
+                *position = as_i64(index);
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Packing {
     /// # Errors
     /// [`Error::Shape`] if `out` does not fit or the length of a sequence differs from its packed
     /// length, [`Error::Interrupted`].
-    pub fn lay_out(&self, sequences: &[&[i64]], pad: i64, out: &mut [i64]) -> Result<()> {
+    pub fn write_tokens(&self, sequences: &[&[i64]], pad: i64, out: &mut [i64]) -> Result<()> {
         let cells = self.n_bins.saturating_mul(self.max_len);
         check_len("tokens", out.len(), cells, "n_bins * max_len")?;
         check_len("sequences", sequences.len(), self.places.len(), "as many as were packed")?;
@@ -213,19 +213,19 @@ impl FreeSpace {
         let rows = self.largest.len() / 2;
         let mut node = 1;
         while node < rows {
-            node = if self.at(2 * node) >= len { 2 * node } else { 2 * node + 1 };
+            node = if self.room(2 * node) >= len { 2 * node } else { 2 * node + 1 };
         }
-        let room = self.at(node);
+        let room = self.room(node);
         let bin = node - rows;
         self.set(node, room.saturating_sub(len));
         while node > 1 {
             node /= 2;
-            self.set(node, self.at(2 * node).max(self.at(2 * node + 1)));
+            self.set(node, self.room(2 * node).max(self.room(2 * node + 1)));
         }
         (bin, self.max_len - room)
     }
 
-    fn at(&self, node: usize) -> usize {
+    fn room(&self, node: usize) -> usize {
         self.largest.get(node).copied().unwrap_or(0)
     }
 

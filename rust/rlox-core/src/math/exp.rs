@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_range_there_are_infinity_and_0() {
+    fn results_beyond_the_range_are_infinity_or_0() {
         for x in [709.79, 710.0, 1e3, 1e300, f64::INFINITY] {
             assert_eq!(exp(x), f64::INFINITY, "{x}");
             assert_eq!(exp(-x - 36.5), 0.0, "{}", -x - 36.5);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_stays_one() {
+    fn nan_stays_nan() {
         assert!(exp(f64::NAN).is_nan() && exp(-f64::NAN).is_nan());
         assert!(exp_f32(f32::NAN).is_nan() && exp_f32(-f32::NAN).is_nan());
     }

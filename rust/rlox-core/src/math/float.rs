@@ -101,7 +101,7 @@ pub trait Float:
 
     /// Returns x - `turns` 2 pi, as if rounded once, for |x| and |`turns`| <= [`Float::LIMIT`].
     #[must_use]
-    fn less_turns(self, turns: Self) -> Self;
+    fn subtract_turns(self, turns: Self) -> Self;
 
     /// Returns x modulo `modulus`, in [0, `modulus`), for any x.
     #[must_use]
@@ -122,7 +122,7 @@ pub trait Float:
     /// Returns x if it is within `low..=high`, else the bound that it exceeds; NaN stays NaN.
     #[inline(always)]
     #[must_use]
-    fn within(self, low: Self, high: Self) -> Self {
+    fn clip(self, low: Self, high: Self) -> Self {
         let raised = if self < low { low } else { self };
         if raised > high { high } else { raised }
     }

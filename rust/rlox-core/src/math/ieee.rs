@@ -58,7 +58,7 @@ macro_rules! float {
             }
 
             #[inline(always)]
-            fn less_turns(self, turns: Self) -> Self {
+            fn subtract_turns(self, turns: Self) -> Self {
                 (self - turns * $trig::TAU_1) - turns * $trig::TAU_2
             }
 

@@ -120,9 +120,9 @@ fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
     let mut exps = [F::ZERO; BLOCK];
     let mut sums = [1.0; BLOCK];
     for (row, exps) in values.chunks_exact_mut(k).zip(exps.chunks_exact_mut(k)) {
-        let largest = largest(row);
+        let row_max = largest(row);
         for (value, exp) in row.iter_mut().zip(exps) {
-            *value = *value - largest;
+            *value = *value - row_max;
             *exp = *value;
         }
     }
@@ -145,11 +145,11 @@ fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
 /// Computes a row that is longer than a block.
 #[inline(always)]
 fn long_row<F: Float, const FUSED: bool>(row: &mut [F]) {
-    let (largest, mut sum) = (largest(row), 0.0);
+    let (row_max, mut sum) = (largest(row), 0.0);
     let mut exps = [F::ZERO; BLOCK];
     for part in row.chunks_mut(BLOCK) {
         for (value, exp) in part.iter_mut().zip(&mut exps) {
-            *value = *value - largest;
+            *value = *value - row_max;
             *exp = exp_generic::<F, FUSED>(*value);
         }
         sum += lanes::sum(exps.get(..part.len()).unwrap_or_default(), F::to_f64);

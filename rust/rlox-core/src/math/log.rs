@@ -8,7 +8,7 @@ const MANTISSA: u64 = (1 << 52) - 1;
 /// The bits of sqrt(1/2), where the range of the reduced mantissa begins.
 const ROOT_HALF: u64 = 0x3fe6_a09e_667f_3bcd;
 /// The distance of the bits of 1 from [`ROOT_HALF`].
-const TO_ONE: u64 = 0x3ff0_0000_0000_0000 - ROOT_HALF;
+const ROOT_HALF_TO_ONE: u64 = 0x3ff0_0000_0000_0000 - ROOT_HALF;
 /// The bits of 2^52, whose unit in the last place is 1.
 const INTEGERS: u64 = 0x4330_0000_0000_0000;
 /// 2^52 + 1023.
@@ -46,7 +46,7 @@ pub(super) fn ln<const FUSED: bool>(x: f64) -> f64 {
 #[inline(always)]
 pub(super) fn ln_normal<const FUSED: bool>(x: f64, twos: f64) -> f64 {
     let fma = mul_add::<f64, FUSED>;
-    let bits = x.to_bits().wrapping_add(TO_ONE);
+    let bits = x.to_bits().wrapping_add(ROOT_HALF_TO_ONE);
     let k = f64::from_bits(INTEGERS | (bits >> 52)) - INTEGERS_BIAS - twos;
     let f = f64::from_bits((bits & MANTISSA) + ROOT_HALF) - 1.0;
     let ratio = f / (2.0 + f);

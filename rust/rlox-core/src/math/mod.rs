@@ -21,7 +21,7 @@ mod trig_single;
 pub(crate) use exp::{ExpParts, exp_parts};
 pub use exp::{exp, exp_f32};
 pub use float::Float;
-pub(crate) use quantile::normals;
+pub(crate) use quantile::fill_normals;
 
 /// True if the present version of the enclosing `multiversion` function has fused multiply-add.
 macro_rules! fused {

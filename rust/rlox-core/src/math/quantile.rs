@@ -95,7 +95,7 @@ const FAR_TAIL: [Polynomial; 2] = [
 /// Writes the standard normal number of each draw. Its cumulative probability is (2 m + 1) / 2^53,
 /// where m is the upper 52 bits of the draw.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
-pub(crate) fn normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
+pub(crate) fn fill_normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
     for (draws, out) in draws.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
         // The loops run over whole blocks, so that they have no tail.
         let (mut centred, mut distances, mut normals) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
@@ -164,7 +164,7 @@ mod tests {
 
     fn normal_of(draw: u64) -> f64 {
         let mut out = [0.0];
-        normals(&[draw.to_le_bytes()], &mut out);
+        fill_normals(&[draw.to_le_bytes()], &mut out);
         out[0]
     }
 

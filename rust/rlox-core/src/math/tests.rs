@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use super::in_place::{self, Elementwise, Exp, Sigmoid, Tanh};
-use super::{Float, log, normals};
+use super::{Float, fill_normals, log};
 use crate::seed::Stream;
 
 /// Values of the functions in 50 digits; `elementary.py` in the same folder writes the file.
@@ -19,7 +19,7 @@ fn bound(name: &str) -> f64 {
 }
 
 /// Returns the distance of `got` from `high + low` in units in the last place.
-fn units(got: f64, high: f64, low: f64) -> f64 {
+fn error_units(got: f64, high: f64, low: f64) -> f64 {
     if got.to_bits() == high.to_bits() || (got.is_nan() && high.is_nan()) {
         return 0.0;
     }
@@ -55,7 +55,7 @@ fn all_variants_of(name: &str, x: f64) -> Vec<f64> {
 fn quantile(q: f64) -> f64 {
     let m = ((q + 0.5) * 4_503_599_627_370_496.0).floor() as u64;
     let mut out = [0.0];
-    normals(&[(m << 12).to_le_bytes()], &mut out);
+    fill_normals(&[(m << 12).to_le_bytes()], &mut out);
     out[0]
 }
 
@@ -67,15 +67,16 @@ fn functions_are_within_their_bounds_of_50_digits() {
         let number = |i: usize| f64::from_bits(u64::from_str_radix(fields[i], 16).unwrap());
         let (name, x) = (fields[0], number(1));
         for got in all_variants_of(name, x) {
-            let units = units(got, number(2), number(3));
-            let (_, count, worst_units, at) = worst.iter_mut().find(|entry| entry.0 == name).unwrap();
+            let units = error_units(got, number(2), number(3));
+            let (_, count, worst_units, worst_x) = worst.iter_mut().find(|entry| entry.0 == name).unwrap();
             *count += 1;
-            (*worst_units, *at) = if units > *worst_units { (units, x) } else { (*worst_units, *at) };
+            (*worst_units, *worst_x) =
+                if units > *worst_units { (units, x) } else { (*worst_units, *worst_x) };
         }
     }
-    for (name, count, units, at) in worst {
+    for (name, count, units, worst_x) in worst {
         assert!(count >= 36, "{name}: {count} values");
-        assert!(units <= bound(name), "{name}: {units} units at {at:e}");
+        assert!(units <= bound(name), "{name}: {units} units at {worst_x:e}");
     }
 }
 
@@ -109,7 +110,7 @@ fn float64_functions_agree_with_the_standard_library_over_their_whole_range() {
             let expected = standard(x);
             for got in all_variants_of(name, x) {
                 // One unit allows for the library's own error.
-                let units = units(got, expected, 0.0);
+                let units = error_units(got, expected, 0.0);
                 assert!(units <= bound(name) + 1.0, "{name}({x:e}): {got:e}, {expected:e}");
             }
         }
@@ -117,13 +118,13 @@ fn float64_functions_agree_with_the_standard_library_over_their_whole_range() {
 }
 
 /// Returns every `step`-th float32, or all of them if RLOX_FULL is set.
-fn singles() -> impl Iterator<Item = f32> {
+fn float32_numbers() -> impl Iterator<Item = f32> {
     let step = if std::env::var_os("RLOX_FULL").is_some() { 1 } else { 32_749 };
     (0..=u32::MAX).step_by(step).map(f32::from_bits)
 }
 
 /// Returns the distance of `got` from `exact` in float32 units in the last place.
-fn single_units(got: f32, exact: f64) -> f64 {
+fn float32_error_units(got: f32, exact: f64) -> f64 {
     #[expect(clippy::cast_possible_truncation, reason = "the nearest float32")]
     let near = exact as f32;
     if got.to_bits() == near.to_bits() || (got.is_nan() && near.is_nan()) {
@@ -136,11 +137,11 @@ fn single_units(got: f32, exact: f64) -> f64 {
 }
 
 /// A function's name, its results without and with fusing, and its version in place.
-type SingleFunction = (&'static str, fn(f32) -> [f32; 2], fn(&mut [f32]));
+type Float32Function = (&'static str, fn(f32) -> [f32; 2], fn(&mut [f32]));
 
 #[test]
 fn float32_functions_are_within_their_bounds_over_their_whole_range() {
-    let functions: [SingleFunction; 3] = [
+    let functions: [Float32Function; 3] = [
         ("exp", |x| [Exp::at::<_, false>(x), Exp::at::<_, true>(x)], in_place::exp),
         ("tanh", |x| [Tanh::at::<_, false>(x), Tanh::at::<_, true>(x)], in_place::tanh),
         ("sigmoid", |x| [Sigmoid::at::<_, false>(x), Sigmoid::at::<_, true>(x)], in_place::sigmoid),
@@ -148,13 +149,13 @@ fn float32_functions_are_within_their_bounds_over_their_whole_range() {
     for (name, function, in_place) in functions {
         let standard = STANDARD_FUNCTIONS.iter().find(|known| known.0 == name).unwrap().1;
         let mut worst = (0.0, 0.0);
-        for x in singles() {
+        for x in float32_numbers() {
             let exact = standard(f64::from(x));
             let mut dispatched = [x];
             in_place(&mut dispatched);
             for got in function(x).into_iter().chain(dispatched) {
                 assert_eq!(got.is_nan(), x.is_nan(), "{name}({x:e}) = {got}");
-                let units = single_units(got, exact);
+                let units = float32_error_units(got, exact);
                 worst = if units > worst.0 { (units, x) } else { worst };
             }
         }
@@ -185,7 +186,7 @@ fn assert_position_independent<F: Float>(function: fn(&mut [F]), bits: fn(F) -> 
 }
 
 #[test]
-fn what_a_number_becomes_depends_on_nothing_else_in_the_slice() {
+fn a_result_does_not_depend_on_the_rest_of_the_slice() {
     for function in [in_place::exp, in_place::tanh, in_place::sigmoid] {
         assert_position_independent::<f64>(function, f64::to_bits);
     }
@@ -197,17 +198,17 @@ fn what_a_number_becomes_depends_on_nothing_else_in_the_slice() {
 /// Computes log-softmax by its definition. The largest number contributes e^0 = 1 to the sum, so
 /// `ln_1p` of the other exponentials is the logarithm of the sum.
 fn naive_log_softmax(row: &[f64]) -> Vec<f64> {
-    let (at, largest) = row
+    let (largest_index, largest) = row
         .iter()
         .copied()
         .enumerate()
         .fold((0, f64::NEG_INFINITY), |best, (i, x)| if x > best.1 { (i, x) } else { best });
-    let others = row.iter().enumerate().filter(|(i, _)| *i != at);
+    let others = row.iter().enumerate().filter(|(i, _)| *i != largest_index);
     let rest: f64 = others.map(|(_, x)| (x - largest).exp()).sum();
     row.iter().map(|x| (x - largest) - rest.ln_1p()).collect()
 }
 
-fn check_rows<F: Float>(columns: usize, scale: f64) {
+fn check_log_softmax<F: Float>(columns: usize, scale: f64) {
     let mut stream = Stream::new(4, "logits", columns as u64);
     let rows = (600 / columns).max(3);
     let values: Vec<F> = (0..rows * columns)
@@ -236,11 +237,11 @@ fn check_rows<F: Float>(columns: usize, scale: f64) {
 }
 
 #[test]
-fn log_softmax_is_its_definition_for_short_and_long_rows_of_any_scale() {
+fn log_softmax_matches_its_definition_for_short_and_long_rows_of_any_scale() {
     for columns in [1, 2, 3, 7, 8, 9, 15, 16, 17, 100, 255, 256, 257, 1_000] {
         for scale in [1e-3, 1.0, 30.0, 5_000.0] {
-            check_rows::<f64>(columns, scale);
-            check_rows::<f32>(columns, scale);
+            check_log_softmax::<f64>(columns, scale);
+            check_log_softmax::<f32>(columns, scale);
         }
     }
 }
@@ -266,11 +267,11 @@ fn rows_that_do_not_fit_are_refused() {
 
 #[test]
 fn every_slice_may_be_empty() {
-    fn empty<F: Float + Debug>() {
+    fn check_empty<F: Float + Debug>() {
         for function in [in_place::exp::<F>, in_place::tanh, in_place::sigmoid] {
             function(&mut []);
         }
     }
-    empty::<f64>();
-    empty::<f32>();
+    check_empty::<f64>();
+    check_empty::<f32>();
 }

@@ -41,22 +41,22 @@ const C6: f64 = f64::from_bits(0xbda8_fae9_be88_38d4);
 #[inline(always)]
 pub(super) fn sin_cos(angle: f64) -> (f64, f64) {
     let shifted = angle * std::f64::consts::FRAC_2_PI + ROUND;
-    let quarter = shifted.to_bits();
-    let turns = shifted - ROUND;
+    let quarter_bits = shifted.to_bits();
+    let quarter_turns = shifted - ROUND;
 
-    let first = angle - turns * HALF_PI_1;
-    let second = turns * HALF_PI_2;
+    let first = angle - quarter_turns * HALF_PI_1;
+    let second = quarter_turns * HALF_PI_2;
     let rest = first - second;
-    let lost = turns * HALF_PI_3 - ((first - rest) - second);
-    let x = rest - lost;
-    let tail = (rest - x) - lost;
+    let low_part = quarter_turns * HALF_PI_3 - ((first - rest) - second);
+    let x = rest - low_part;
+    let tail = (rest - x) - low_part;
 
     let z = x * x;
     let (sin, cos) = (sin_kernel(x, tail, z), cos_kernel(x, tail, z));
-    let odd = quarter & 1 == 1;
+    let odd = quarter_bits & 1 == 1;
     let (sin, cos) = if odd { (cos, sin) } else { (sin, cos) };
-    let sin_sign = (quarter & 2) << 62;
-    let cos_sign = (quarter.wrapping_add(1) & 2) << 62;
+    let sin_sign = (quarter_bits & 2) << 62;
+    let cos_sign = (quarter_bits.wrapping_add(1) & 2) << 62;
     (f64::from_bits(sin.to_bits() ^ sin_sign), f64::from_bits(cos.to_bits() ^ cos_sign))
 }
 

@@ -34,15 +34,15 @@ const C3: f32 = 2.443_315_7e-5;
 #[inline(always)]
 pub(super) fn sin_cos(angle: f32) -> (f32, f32) {
     let shifted = angle * std::f32::consts::FRAC_2_PI + ROUND;
-    let quarter = shifted.to_bits();
-    let turns = shifted - ROUND;
-    let x = ((angle - turns * HALF_PI_1) - turns * HALF_PI_2) - turns * HALF_PI_3;
+    let quarter_bits = shifted.to_bits();
+    let quarter_turns = shifted - ROUND;
+    let x = ((angle - quarter_turns * HALF_PI_1) - quarter_turns * HALF_PI_2) - quarter_turns * HALF_PI_3;
 
     let (sin, cos) = sin_cos_small(x);
-    let odd = quarter & 1 == 1;
+    let odd = quarter_bits & 1 == 1;
     let (sin, cos) = if odd { (cos, sin) } else { (sin, cos) };
-    let sin_sign = (quarter & 2) << 30;
-    let cos_sign = (quarter.wrapping_add(1) & 2) << 30;
+    let sin_sign = (quarter_bits & 2) << 30;
+    let cos_sign = (quarter_bits.wrapping_add(1) & 2) << 30;
     (f32::from_bits(sin.to_bits() ^ sin_sign), f32::from_bits(cos.to_bits() ^ cos_sign))
 }
 

@@ -200,7 +200,7 @@ impl Arena {
     }
 
     /// Splits the arena into the columns to fill and the other parts.
-    pub(super) fn columns(&mut self) -> ArenaParts<'_> {
+    pub(super) fn split_mut(&mut self) -> ArenaParts<'_> {
         let columns = Columns {
             obs: &mut self.obs,
             actions: match &mut self.actions {

@@ -31,7 +31,7 @@ impl Arena {
         let key = RolloutKey { seed: run_seed, rollout: self.progress.rollouts };
         self.progress.rollouts += 1;
         let n_envs = self.n_envs;
-        let (mut columns, ends_and_scratch, progress, out) = self.columns();
+        let (mut columns, ends_and_scratch, progress, out) = self.split_mut();
         columns.collect(envs, policy, key, &mut progress.running(), ends_and_scratch)?;
         columns.check_finite()?;
         columns.estimate(n_envs, discount, out)

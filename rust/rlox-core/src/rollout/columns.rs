@@ -34,6 +34,7 @@ pub struct Columns<'a> {
 
 /// The end of an episode within a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndPosition {
     /// Index of the step that ended the episode.
     pub step: usize,
@@ -85,7 +86,7 @@ impl RolloutEnds {
 /// count. So no generator state has to be saved, and nothing else can shift the noise.
 pub fn noise(policy: &dyn Policy, key: RolloutKey, t: usize, out: &mut [f32]) {
     let mut stream = Stream::new(key.seed, STREAM, key.rollout);
-    let n_drawn = t / policy.noise_kept().get() * out.len();
+    let n_drawn = t / policy.steps_per_noise().get() * out.len();
     stream.set_position((n_drawn as u64).saturating_mul(crate::policy::Noise::WORDS));
     policy.noise().draw(&mut stream, out);
 }
@@ -112,7 +113,7 @@ impl Columns<'_> {
         scratch.noise.resize(sizes.n * policy.noise().dim(), 0.0);
         let mut stream = Stream::new(key.seed, STREAM, key.rollout);
         for t in 0..sizes.steps {
-            if t.is_multiple_of(policy.noise_kept().get()) {
+            if t.is_multiple_of(policy.steps_per_noise().get()) {
                 policy.noise().draw(&mut stream, &mut scratch.noise);
             }
             if let Err(error) = self.step(envs, policy, (running, rollout_ends, scratch), (t, sizes)) {
@@ -191,14 +192,14 @@ impl Columns<'_> {
             action_dim: spec.action.dim(),
         };
         let rows = sizes.steps * n;
-        let actions = match &self.actions {
+        let n_numbers = match &self.actions {
             ActionsMut::Discrete(actions) => actions.len(),
             ActionsMut::Box(actions) => actions.len(),
         };
         for (name, len, expected) in [
             ("rewards", self.rewards.len(), rows),
             ("obs", self.obs.len(), (rows + n) * sizes.obs_dim),
-            ("actions", actions, rows * sizes.action_dim),
+            ("actions", n_numbers, rows * sizes.action_dim),
             ("terminated", self.terminated.len(), rows),
             ("truncated", self.truncated.len(), rows),
             ("log_probs", self.log_probs.len(), rows),

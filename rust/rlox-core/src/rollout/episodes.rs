@@ -14,6 +14,7 @@ pub struct Episode {
 /// What rollouts depend on besides the environments and the policy: the number of earlier rollouts,
 /// and the running episode of each environment.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct RolloutProgress {
     /// Number of rollouts so far, including interrupted ones.
     pub rollouts: u64,

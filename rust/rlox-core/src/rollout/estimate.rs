@@ -37,7 +37,7 @@ impl Columns<'_> {
         let input = gae::TimeMajor {
             rewards: &*self.rewards,
             values: self.values.get(..self.rewards.len()).unwrap_or_default(),
-            next: gae::Next::Values(&*self.next_values),
+            next: gae::NextValueSource::Values(&*self.next_values),
             ends: Ends { terminated: &*self.terminated, truncated: &*self.truncated },
             n_envs,
         };

@@ -14,9 +14,9 @@ mod collect;
 mod columns;
 mod episodes;
 mod estimate;
-mod stretch;
+mod transition_chunk;
 
 pub use arena::{ActionColumn, Arena};
 pub use columns::{Columns, EndPosition, RolloutEnds, RolloutKey, Scratch, noise};
 pub use episodes::{Episode, RolloutProgress, RunningEpisodes};
-pub use stretch::{ActionBounds, ExplorationPolicy, TransitionChunk};
+pub use transition_chunk::{ActionBounds, ExplorationPolicy, TransitionChunk};

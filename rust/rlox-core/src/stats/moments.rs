@@ -172,9 +172,9 @@ impl Moments {
         for row in rows.chunks_exact(dim) {
             part.count += 1;
             #[expect(clippy::cast_precision_loss, reason = "at most BLOCK_ROWS")]
-            let share = 1.0 / part.count as f64;
+            let weight = 1.0 / part.count as f64;
             for (x, mean) in row.iter().zip(&mut part.mean) {
-                *mean += (x - *mean) * share;
+                *mean += (x - *mean) * weight;
             }
         }
         for row in rows.chunks_exact(dim) {
@@ -192,15 +192,15 @@ impl Moments {
         if count == 0 {
             return;
         }
-        let share = other.count as f64 / count as f64;
+        let weight = other.count as f64 / count as f64;
         let previous_count = self.count as f64;
         let moments = self.mean.iter_mut().zip(&mut self.m2);
         for ((mean, m2), (other_mean, other_m2)) in moments.zip(other.mean.iter().zip(&other.m2)) {
             let delta = other_mean - *mean;
-            *mean += delta * share;
+            *mean += delta * weight;
             // With this grouping a first number whose square overflows adds 0, not infinity times
             // 0.
-            *m2 += other_m2 + (delta * previous_count) * (delta * share);
+            *m2 += other_m2 + (delta * previous_count) * (delta * weight);
         }
         self.count = count;
     }

@@ -21,6 +21,7 @@ const MAX_NAMES_SHOWN: usize = 8;
 
 /// How many files a call removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RemovedFiles {
     /// Number of segments and unfinished files.
     pub files: usize,
@@ -47,8 +48,8 @@ impl Folder {
         create_folder(&*fs, path).map_err(|cause| Error::storage("create", path, cause))?;
         let lock = FolderLock::take(&*fs, path)?;
         let mut folder = Self { path: path.to_owned(), fs, next_number: AtomicU64::new(0), lock };
-        let numbers = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
-        folder.next_number = AtomicU64::new(numbers.map_or(0, |number| number.saturating_add(1)));
+        let last_number = folder.names()?.iter().filter_map(|name| segment_number(name)).max();
+        folder.next_number = AtomicU64::new(last_number.map_or(0, |number| number.saturating_add(1)));
         Ok(folder)
     }
 
@@ -153,7 +154,7 @@ impl Folder {
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
     pub fn set_required_manifest(&self, name: &str) -> Result<()> {
-        self.lock.write(name)
+        self.lock.write_note(name)
     }
 
     /// Checks that the manifest of [`Folder::set_required_manifest`] is in the folder.
@@ -161,7 +162,7 @@ impl Folder {
     /// # Errors
     /// [`Error::Damaged`] if it is missing, [`Error::Storage`] if the disk refuses.
     pub fn check_required_manifest(&self) -> Result<()> {
-        let name = self.lock.note()?;
+        let name = self.lock.read_note()?;
         if name.is_empty() || self.has_manifest(&name)? {
             return Ok(());
         }

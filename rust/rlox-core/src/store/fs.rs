@@ -1,4 +1,4 @@
-//! The file operations that a store needs; tests replace them by [`super::FaultyFs`].
+//! The file operations that a store needs; tests replace them by `FaultyFs`.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};

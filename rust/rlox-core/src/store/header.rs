@@ -169,7 +169,7 @@ pub(super) fn decode(path: &Path, head: &[u8], file_bytes: u64) -> Result<(Vec<C
         return Err(checksum_error(path, 0, actual, stored));
     }
     let mut cursor = Cursor { path, bytes: body, position: FIXED_HEAD_BYTES - 8 };
-    let (count, meta) = (cursor.len()?, cursor.len()?);
+    let (count, meta_len) = (cursor.len()?, cursor.len()?);
     let mut columns = Vec::new();
     for _ in 0..count {
         columns.push(read_column(&mut cursor)?);
@@ -177,7 +177,7 @@ pub(super) fn decode(path: &Path, head: &[u8], file_bytes: u64) -> Result<(Vec<C
     if let Some(name) = find_duplicate(columns.iter().map(|column| column.name.as_str())) {
         return Err(cursor.damage_error(&format!("two columns {name:?}")));
     }
-    let meta = cursor.slice(meta)?.to_vec();
+    let meta = cursor.slice(meta_len)?.to_vec();
     let mut offset = head.len() as u64;
     for column in &mut columns {
         column.offset = offset;
@@ -200,22 +200,22 @@ pub(super) fn find_duplicate<'a>(mut names: impl Iterator<Item = &'a str>) -> Op
 }
 
 fn read_column(cursor: &mut Cursor<'_>) -> Result<Column> {
-    let name = cursor.len()?;
-    let (row_bytes, block) = (cursor.len()?, u64::from(cursor.u32()?));
+    let name_len = cursor.len()?;
+    let (row_bytes, block_rows) = (cursor.len()?, u64::from(cursor.u32()?));
     let (first, rows) = (cursor.u64()?, cursor.u64()?);
     // The end of the last block if it were full. Readers compute this number, so it must fit.
-    let end = rows.checked_next_multiple_of(block).and_then(|n| first.checked_add(n));
+    let end = rows.checked_next_multiple_of(block_rows).and_then(|n| first.checked_add(n));
     if row_bytes == 0 || end.is_none() {
         return Err(cursor.damage_error("a column with rows or blocks of no bytes, or with too many rows"));
     }
     // A reader of one row allocates memory for its block.
-    if block > rows_per_block(row_bytes) as u64 {
+    if block_rows > rows_per_block(row_bytes) as u64 {
         return Err(cursor.damage_error("blocks that are too large"));
     }
-    let Ok(name) = String::from_utf8(cursor.slice(name)?.to_vec()) else {
+    let Ok(name) = String::from_utf8(cursor.slice(name_len)?.to_vec()) else {
         return Err(cursor.damage_error("a column whose name is not UTF-8"));
     };
-    Ok(Column { name, row_bytes, rows_per_block: block, first, rows, offset: 0, checksums: Vec::new() })
+    Ok(Column { name, row_bytes, rows_per_block: block_rows, first, rows, offset: 0, checksums: Vec::new() })
 }
 
 /// Returns whether a checksum equals the stored one. In a fuzzing build (rust/fuzz) any two are

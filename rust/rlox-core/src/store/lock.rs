@@ -101,7 +101,7 @@ impl FolderLock {
     ///
     /// # Errors
     /// [`Error::Storage`] if the disk refuses.
-    pub(super) fn note(&self) -> Result<String> {
+    pub(super) fn read_note(&self) -> Result<String> {
         let mut note = String::new();
         let file = open_plain(OpenOptions::new().read(true), &self.path);
         let read = file.and_then(|file| file.take(MAX_NOTE_BYTES).read_to_string(&mut note));
@@ -113,7 +113,7 @@ impl FolderLock {
     ///
     /// # Errors
     /// The errors of [`FolderLock::check`]; [`Error::Storage`] if the disk refuses.
-    pub(super) fn write(&self, note: &str) -> Result<()> {
+    pub(super) fn write_note(&self, note: &str) -> Result<()> {
         self.check()?;
         let Some(file) = &*self.file.lock() else { return Ok(()) };
         let written = file.set_len(0).and_then(|()| file.write_all_at(note.as_bytes(), 0));
@@ -144,9 +144,9 @@ impl Drop for FolderLock {
     }
 }
 
-/// Closes the lock files. The child of a fork calls this. The files would otherwise stay locked
-/// while the child lives, even after the parent has ended.
-pub fn after_fork_in_child() {
+/// Closes the lock files in the child of a fork. The files would otherwise stay locked while the
+/// child lives, even after the parent has ended.
+pub(crate) fn close_lock_files() {
     // If the mutex is locked, its owner is a thread that the child does not have.
     let Some(mut open_files) = OPEN_LOCK_FILES.try_lock() else { return };
     for file in open_files.drain(..).filter_map(|file| file.upgrade()) {

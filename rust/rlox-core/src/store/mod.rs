@@ -7,6 +7,7 @@
 // A file can hold any number, so this module has no operation that could overflow.
 #![deny(clippy::arithmetic_side_effects)]
 
+#[cfg(feature = "fault-injection")]
 mod faulty;
 mod folder;
 mod fs;
@@ -15,11 +16,12 @@ mod lock;
 mod manifest;
 mod segment;
 
+#[cfg(feature = "fault-injection")]
 pub use faulty::FaultyFs;
 pub use folder::{Folder, RemovedFiles};
 pub(crate) use folder::{open_segment, read_manifest};
 pub use fs::{Fs, NewFile, RandomRead, RealFs};
 pub use header::{Column, ColumnPlan};
-pub use lock::after_fork_in_child;
+pub(crate) use lock::close_lock_files;
 pub use manifest::{Manifest, SegmentRef};
 pub use segment::{Segment, SegmentWriter, write_segment};

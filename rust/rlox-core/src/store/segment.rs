@@ -71,14 +71,15 @@ impl SegmentWriter {
             self.skip_full();
             let (column, column_written) = self.cursor;
             let Some(plan) = self.columns.get(column) else { return Err(self.size_error()) };
-            let block = plan.block_bytes() as u64;
-            let within = column_written.checked_rem(block).unwrap_or(0);
-            let block_space = block.saturating_sub(within).min(plan.bytes().saturating_sub(column_written));
+            let block_bytes = plan.block_bytes() as u64;
+            let bytes_in_block = column_written.checked_rem(block_bytes).unwrap_or(0);
+            let block_space =
+                block_bytes.saturating_sub(bytes_in_block).min(plan.bytes().saturating_sub(column_written));
             let part_len = usize::try_from(block_space).unwrap_or(usize::MAX).min(rest.len());
             let (part, tail) = rest.split_at(part_len);
             self.hasher.update(part);
             let total_written = column_written.saturating_add(part_len as u64);
-            if total_written.is_multiple_of(block) || total_written == plan.bytes() {
+            if total_written.is_multiple_of(block_bytes) || total_written == plan.bytes() {
                 self.checksums.push(std::mem::take(&mut self.hasher).finalize());
             }
             self.cursor.1 = total_written;

@@ -12,14 +12,14 @@ use rlox_core::{Dtype, Error, Field};
 /// One observation column: `len` numbers in each of `frames` frames. Without an axis it is a plain
 /// column, and has one frame.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Obs {
+pub(crate) struct ObsColumn {
     pub(crate) dtype: Dtype,
     pub(crate) len: usize,
     pub(crate) frames: usize,
     pub(crate) axis: Option<StackAxis>,
 }
 
-impl Obs {
+impl ObsColumn {
     /// A strategy that generates any column.
     pub(crate) fn any() -> impl Strategy<Value = Self> {
         let dtype = prop_oneof![Just(Dtype::U8), Just(Dtype::F32), Just(Dtype::F64)];
@@ -94,13 +94,13 @@ pub(crate) enum RowEnvs {
 
 /// A buffer of actions (float32), rewards (float64) and any observations.
 pub(crate) struct Buffer {
-    columns: Vec<Obs>,
+    columns: Vec<ObsColumn>,
     inner: ReplayBuffer,
     n_envs: usize,
 }
 
 impl Buffer {
-    pub(crate) fn new(columns: &[Obs], capacity: usize, n_envs: usize) -> Self {
+    pub(crate) fn new(columns: &[ObsColumn], capacity: usize, n_envs: usize) -> Self {
         let names = (0..columns.len()).map(|at| format!("obs{at}"));
         let obs = columns.iter().zip(names).map(|(column, name)| column.field(name)).collect();
         let schema = Schema::new(obs, (Dtype::F32, vec![1]), Dtype::F64, Vec::new()).unwrap();
@@ -115,7 +115,7 @@ impl Buffer {
     }
 
     pub(crate) fn push(&mut self, steps: &[Step], row_envs: RowEnvs, with_next: bool) {
-        let encode = |value: &dyn Fn(&Step, &Obs) -> Vec<u8>| -> Vec<Vec<u8>> {
+        let encode = |value: &dyn Fn(&Step, &ObsColumn) -> Vec<u8>| -> Vec<Vec<u8>> {
             let rows = |column| steps.iter().flat_map(|step| value(step, column)).collect();
             self.columns.iter().map(rows).collect()
         };

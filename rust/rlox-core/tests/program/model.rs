@@ -1,6 +1,6 @@
 //! A model of a replay buffer: a list of every pushed row, of which the newest are stored.
 
-use super::adapter::{BatchRow, Obs, Step};
+use super::adapter::{BatchRow, ObsColumn, Step};
 
 /// A row that was pushed.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ struct PushedRow {
 /// The rows of each environment, oldest first.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
-    columns: Vec<Obs>,
+    columns: Vec<ObsColumn>,
     env_capacity: usize,
     rows: Vec<Vec<PushedRow>>,
     /// For each environment, the number of rows that were cleared.
@@ -25,7 +25,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn new(columns: &[Obs], capacity: usize, n_envs: usize) -> Self {
+    pub(crate) fn new(columns: &[ObsColumn], capacity: usize, n_envs: usize) -> Self {
         Self {
             columns: columns.to_vec(),
             env_capacity: capacity / n_envs,

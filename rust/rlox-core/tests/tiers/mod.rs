@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use rlox_core::buffer::{BatchKind, MmapReplayBuffer, ReplayBuffer, TierConfig, sampler_by_name};
+use rlox_core::buffer::{BatchKind, MmapConfig, MmapReplayBuffer, ReplayBuffer, sampler_by_name};
 
 use super::rows::{Outputs, collect_outputs, push, request, schema};
 
-pub(crate) const fn make_tiers(hot: usize, total: usize, path: &Path) -> TierConfig<'_> {
-    TierConfig { hot_capacity: hot, total_capacity: total, path, reopen: true }
+pub(crate) const fn make_tiers(memory_capacity: usize, total: usize, path: &Path) -> MmapConfig<'_> {
+    MmapConfig { hot_capacity: memory_capacity, total_capacity: total, path, reopen: true }
 }
 
-pub(crate) fn make_tiered(hot: usize, total: usize, n: usize, path: &Path) -> MmapReplayBuffer {
-    MmapReplayBuffer::new(schema(), &make_tiers(hot, total, path), n, 7).unwrap()
+pub(crate) fn make_tiered(memory_capacity: usize, total: usize, n: usize, path: &Path) -> MmapReplayBuffer {
+    MmapReplayBuffer::new(schema(), &make_tiers(memory_capacity, total, path), n, 7).unwrap()
 }
 
 pub(crate) fn in_memory(total: usize, n: usize) -> ReplayBuffer {

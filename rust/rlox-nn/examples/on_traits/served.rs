@@ -66,20 +66,20 @@ pub(crate) fn prepare_work<A: ActorCritic + 'static, Q: QFunction + 'static>(
     name: &str,
     sizes: Sizes,
     read: ReadArray<'_>,
-    actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
-    q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
+    make_actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
+    make_q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
 ) -> Result<Box<dyn Work>> {
     let Sizes { obs: obs_dim, outputs, width, .. } = sizes;
     let hidden = vec![width; 2];
     let policy = |kind| {
         let (actor, critic, activation) = (hidden.clone(), hidden.clone(), Activation::Tanh);
         let architecture = Architecture { obs_dim, kind, actor, critic, activation };
-        actor_critic(&Layout::aligned(1, architecture.parameter_shapes())?, &architecture)
+        make_actor_critic(&Layout::aligned(1, architecture.parameter_shapes())?, &architecture)
     };
     let values = |choices| {
         let (hidden, activation) = (hidden.clone(), Activation::Relu);
         let q_arch = QArchitecture { obs_dim, choices, hidden, activation, dueling: false };
-        q_function(&Layout::aligned(1, q_arch.parameter_shapes())?, &q_arch)
+        make_q_function(&Layout::aligned(1, q_arch.parameter_shapes())?, &q_arch)
     };
     Ok(match name {
         "act" => Box::new(Act::new(policy(ActionKind::Gaussian(outputs))?, sizes, read)?),
@@ -188,11 +188,11 @@ struct TdStep<Q> {
     obs: Vec<f32>,
     actions: Vec<i64>,
     td_targets: Vec<f32>,
-    target: Option<Target>,
+    target_network: Option<TargetNetwork>,
 }
 
 /// The target network and the columns from which targets are computed.
-struct Target {
+struct TargetNetwork {
     parameters: Vec<f32>,
     next_obs: Vec<f32>,
     rewards: Vec<f32>,
@@ -208,18 +208,27 @@ impl<Q> TdStep<Q> {
             let (parameters, next_obs) = (read("target")?, read("next_obs")?);
             let (rewards, discounts) = (read("rewards")?, read("discounts")?);
             let q = vec![0.0; rewards.len() * choices];
-            Ok::<_, Error>(Target { parameters, next_obs, rewards, discounts, q, choices })
+            Ok::<_, Error>(TargetNetwork { parameters, next_obs, rewards, discounts, q, choices })
         });
         let target = target.transpose()?;
         let td_targets = if target.is_some() { vec![0.0; actions.len()] } else { read("goals")? };
         let gradient = vec![0.0; state.parameters.len()];
-        Ok(Self { net, loss, state, gradient, obs: read("obs")?, actions, td_targets, target })
+        Ok(Self {
+            net,
+            loss,
+            state,
+            gradient,
+            obs: read("obs")?,
+            actions,
+            td_targets,
+            target_network: target,
+        })
     }
 }
 
 impl<Q: QFunction> Work for TdStep<Q> {
     fn run_once(&mut self) -> Result<()> {
-        if let Some(target) = &mut self.target {
+        if let Some(target) = &mut self.target_network {
             self.net.q(&target.parameters, &target.next_obs, &mut target.q)?;
             let rows = target.q.chunks_exact(target.choices);
             let transitions = target.rewards.iter().zip(&target.discounts);
@@ -282,18 +291,19 @@ fn choices(numbers: &[f32]) -> Vec<i64> {
 
 /// Runs the work that the command line names, as the lines of standard input request.
 pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
-    actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
-    q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
+    make_actor_critic: impl Fn(&Layout, &Architecture) -> Result<A>,
+    make_q_function: impl Fn(&Layout, &QArchitecture) -> Result<Q>,
 ) -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [work, obs, outputs, width, rows, folder] = arguments.as_slice() else {
         let expected = "WORK OBS OUTPUTS WIDTH ROWS FOLDER";
         return Err(Error::config("command line", arguments.join(" "), expected));
     };
-    let [obs, outputs, width, rows] = [number(obs)?, number(outputs)?, number(width)?, number(rows)?];
+    let [obs, outputs, width, rows] =
+        [parse_number(obs)?, parse_number(outputs)?, parse_number(width)?, parse_number(rows)?];
     let (sizes, folder) = (Sizes { obs, outputs, width, rows }, Path::new(folder));
-    let read = |name: &'static str| array(&folder.join(format!("{name}.f32")));
-    let mut work = prepare_work(work, sizes, &read, actor_critic, q_function)?;
+    let read = |name: &'static str| read_array(&folder.join(format!("{name}.f32")));
+    let mut work = prepare_work(work, sizes, &read, make_actor_critic, make_q_function)?;
     let mut out = stdout();
     for line in stdin().lock().lines() {
         let line = line.map_err(|error| io_failure("read a line", &error))?;
@@ -302,7 +312,7 @@ pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
             let write_result = fs::write(folder.join("result.f32"), bytes);
             write_result.map_err(|error| io_failure("write result.f32", &error))?;
         } else {
-            for _ in 0..number(&line)? {
+            for _ in 0..parse_number(&line)? {
                 work.run_once()?;
             }
         }
@@ -311,11 +321,11 @@ pub(crate) fn serve<A: ActorCritic + 'static, Q: QFunction + 'static>(
     Ok(())
 }
 
-fn number(text: &str) -> Result<usize> {
+fn parse_number(text: &str) -> Result<usize> {
     text.parse().map_err(|_| Error::config("number", text, "a whole number"))
 }
 
-fn array(path: &Path) -> Result<Vec<f32>> {
+fn read_array(path: &Path) -> Result<Vec<f32>> {
     let bytes = fs::read(path).map_err(|error| io_failure(&path.display().to_string(), &error))?;
     Ok(bytes.as_chunks::<4>().0.iter().map(|&bytes| f32::from_ne_bytes(bytes)).collect())
 }

@@ -12,7 +12,7 @@ use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, init};
 use rlox_nn::traits::{ActorCritic, Minibatch};
 
-const OBS: usize = 4;
+const OBS_DIM: usize = 4;
 const CHOICES: usize = 2;
 /// Calls of one timed sample, and the number of samples; the median sample is reported.
 const CALLS: usize = 50;
@@ -55,7 +55,7 @@ fn normals(key: u64, n: usize) -> Vec<f32> {
 
 /// Returns the times of acting and of a PPO step for `n` rows.
 fn measure<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<[f64; 2]> {
-    let (obs, noise) = (normals(0, n * OBS), vec![0.3_f32; n]);
+    let (obs, noise) = (normals(0, n * OBS_DIM), vec![0.3_f32; n]);
     let (mut actions, mut log_probs, mut values) = (vec![0_i64; n], vec![0.0; n], vec![0.0; n]);
     let acting = median(|| {
         let input = PolicyInput { obs: &obs, noise: &noise };
@@ -82,7 +82,7 @@ pub(crate) fn print_times<N: ActorCritic>(
     make: impl Fn(&Layout, &Architecture) -> Result<N>,
 ) -> Result<()> {
     let architecture = Architecture {
-        obs_dim: OBS,
+        obs_dim: OBS_DIM,
         kind: ActionKind::Choices(CHOICES),
         actor: vec![64, 64],
         critic: vec![64, 64],

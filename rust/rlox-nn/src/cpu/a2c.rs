@@ -6,7 +6,7 @@ use super::engine::{CommonSettings, OnPolicyEngine, require_finite};
 use super::gemm::Number;
 use super::losses::{ActorCriticLoss, Evaluation, RolloutColumns, Slopes, Terms, standardize};
 use super::optim::{Optimizer, clip};
-use super::rows::Rows;
+use super::rows::RolloutRows;
 
 /// Settings of one update. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,6 +23,7 @@ pub struct A2cSettings {
 
 /// The result of an update.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct A2cUpdate {
     /// The loss and its terms.
     pub terms: Terms,
@@ -42,7 +43,7 @@ impl<F: Number> OnPolicyEngine<F> {
         &mut self,
         parameters: &mut [F],
         optimizer: &mut Optimizer<'_, F>,
-        rows: Rows<'_, F>,
+        rows: RolloutRows<'_, F>,
         settings: &A2cSettings,
     ) -> Result<A2cUpdate> {
         let A2cSettings { loss, learning_rate, max_grad_norm, .. } = *settings;
@@ -55,7 +56,7 @@ impl<F: Number> OnPolicyEngine<F> {
         if settings.normalize_advantages {
             standardize(&mut batch.advantages);
         }
-        let Rows { log_probs, values, returns, .. } = rows;
+        let RolloutRows { log_probs, values, returns, .. } = rows;
         let rollout = RolloutColumns { log_probs, values, advantages: &batch.advantages, returns };
         let loss = |evaluation: Evaluation<'_, F>, slopes: Slopes<'_, F>| {
             let (loss_terms, to_entropy) = loss.gradient(evaluation, rollout, slopes)?;

@@ -197,7 +197,7 @@ impl Policy for ActorCriticPolicy<'_> {
         self.net.head.noise()
     }
 
-    fn noise_kept(&self) -> NonZeroUsize {
+    fn steps_per_noise(&self) -> NonZeroUsize {
         self.noise_kept
     }
 

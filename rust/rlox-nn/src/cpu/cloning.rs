@@ -25,6 +25,7 @@ pub struct CloningSettings {
 
 /// The result of [`CloningEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CloningUpdate {
     /// -E\[log pi(a | o)\], or the squared error.
     pub loss: f64,

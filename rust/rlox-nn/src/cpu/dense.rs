@@ -61,7 +61,7 @@ impl Dense {
     pub(super) fn backward<F: Number>(&self, parameters: &[F], to_y: &[F], to_x: &mut [F]) -> Result<()> {
         let weight = part(parameters, &self.weight);
         if self.is_narrow() {
-            combine(weight, to_y, to_x, self.inputs, self.outputs);
+            input_gradient(weight, to_y, to_x, self.inputs, self.outputs);
             return Ok(());
         }
         let n = to_y.len() / self.outputs;
@@ -128,7 +128,7 @@ fn add_outer<F: Number>(weight_gradient: &mut [F], x: &[F], to_y: &[F], outputs:
 
 /// Computes `to_x` = `to_y` W.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
-fn combine<F: Number>(weight: &[F], to_y: &[F], to_x: &mut [F], inputs: usize, outputs: usize) {
+fn input_gradient<F: Number>(weight: &[F], to_y: &[F], to_x: &mut [F], inputs: usize, outputs: usize) {
     for (to_x, to_y) in to_x.chunks_exact_mut(inputs).zip(to_y.chunks_exact(outputs)) {
         to_x.fill(F::ZERO);
         for (weight, &slope) in weight.chunks_exact(inputs).zip(to_y) {

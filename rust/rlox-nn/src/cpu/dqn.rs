@@ -27,6 +27,7 @@ pub struct DqnSettings {
 
 /// The result of [`DqnEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct DqnUpdate {
     /// The loss.
     pub loss: f64,

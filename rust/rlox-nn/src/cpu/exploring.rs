@@ -26,7 +26,7 @@ pub enum Exploration {
 #[derive(Debug, Clone)]
 pub struct Explorer {
     exploration: Exploration,
-    values: QMemory<f32>,
+    q_memory: QMemory<f32>,
     memory: Memory<f32>,
     sample: SquashedSample<f32>,
 }
@@ -49,8 +49,8 @@ impl Explorer {
     /// Returns an explorer that chooses actions by `exploration`.
     #[must_use]
     pub fn new(exploration: Exploration) -> Self {
-        let (values, memory, sample) = (QMemory::default(), Memory::default(), SquashedSample::default());
-        Self { exploration, values, memory, sample }
+        let (q_memory, memory, sample) = (QMemory::default(), Memory::default(), SquashedSample::default());
+        Self { exploration, q_memory, memory, sample }
     }
 
     /// Returns the length of an action; 0 for choices, which take no noise.
@@ -75,13 +75,13 @@ impl Explorer {
         noise: &[f32],
         actions: ActionsMut<'_>,
     ) -> Result<()> {
-        let Self { exploration, values, memory, sample } = self;
+        let Self { exploration, q_memory, memory, sample } = self;
         match (exploration, actions) {
             (Exploration::Greedy(net), ActionsMut::Discrete(actions)) => {
                 if actions.iter().all(|&action| action >= 0) {
                     return Ok(());
                 }
-                let q = net.forward(parameters, obs, values)?;
+                let q = net.forward(parameters, obs, q_memory)?;
                 check_len("actions", actions.len(), q.len() / net.choices(), "one for each row")?;
                 for (action, q) in actions.iter_mut().zip(q.chunks_exact(net.choices())) {
                     if *action < 0 {

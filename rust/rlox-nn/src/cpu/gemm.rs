@@ -59,7 +59,7 @@ impl<'a, F> Matrix<'a, F> {
     }
 }
 
-macro_rules! number {
+macro_rules! impl_number {
     ($type:ty, $gemm:path) => {
         impl Number for $type {
             #[inline]
@@ -74,7 +74,7 @@ macro_rules! number {
                 let (Some((ra, ca)), Some((rb, cb)), Some((rc, cc)), true) =
                     (strides.0, strides.1, strides.2, k == b.rows)
                 else {
-                    return Err(unfit(&a, &b, c.len()));
+                    return Err(size_error(&a, &b, c.len()));
                 };
                 let beta = if add { 1.0 } else { 0.0 };
                 // SAFETY: see the head of the module; the strides are those of whole slices of the
@@ -103,12 +103,12 @@ macro_rules! number {
     };
 }
 
-number!(f32, matrixmultiply::sgemm);
-number!(f64, matrixmultiply::dgemm);
+impl_number!(f32, matrixmultiply::sgemm);
+impl_number!(f64, matrixmultiply::dgemm);
 
-fn unfit<F>(a: &Matrix<'_, F>, b: &Matrix<'_, F>, c: usize) -> Error {
-    let of = |m: &Matrix<'_, F>| format!("{} x {} in {} numbers", m.rows, m.columns, m.values.len());
-    Error::Internal { what: format!("a product of {} and {}, into {c}", of(a), of(b)) }
+fn size_error<F>(a: &Matrix<'_, F>, b: &Matrix<'_, F>, c: usize) -> Error {
+    let describe = |m: &Matrix<'_, F>| format!("{} x {} in {} numbers", m.rows, m.columns, m.values.len());
+    Error::Internal { what: format!("a product of {} and {}, into {c}", describe(a), describe(b)) }
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_is_that_of_its_definition_also_of_transposed_matrices() {
+    fn products_match_the_definition_also_of_transposed_matrices() {
         for (m, k, n) in [(1, 1, 1), (3, 5, 2), (17, 4, 64), (8, 300, 9)] {
             let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
             let mut expected = numbers(m * n, 3);

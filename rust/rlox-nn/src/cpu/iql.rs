@@ -36,6 +36,7 @@ pub struct IqlSettings {
 
 /// The result of [`IqlEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct IqlUpdate {
     /// The critics' loss.
     pub critic: f64,

@@ -16,7 +16,7 @@ use super::engine::OnPolicyEngine;
 use super::heads::ActionsTaken;
 use super::optim::Optimizer;
 use super::ppo::{PpoSettings, PpoUpdate};
-use super::rows::Rows;
+use super::rows::RolloutRows;
 
 /// A rollout in the caller's memory, which is collected and then learned from. The results have
 /// the same bits as with separate calls that collect, estimate and learn.
@@ -95,7 +95,7 @@ impl Iteration<'_> {
 
     fn learn_rollout<U>(
         &mut self,
-        learn: impl FnOnce(Rows<'_, f32>) -> Result<U>,
+        learn: impl FnOnce(RolloutRows<'_, f32>) -> Result<U>,
     ) -> Result<IterationResult<U>> {
         let start = Instant::now();
         let Self { columns, estimates, discount, .. } = self;
@@ -104,7 +104,7 @@ impl Iteration<'_> {
         let n_envs = columns.values.len().saturating_sub(n);
         let Out { advantages, returns } = estimates;
         columns.estimate(n_envs, *discount, Out { advantages, returns })?;
-        let rows = Rows {
+        let rows = RolloutRows {
             obs: &*columns.obs,
             obs_dim: columns.obs.len() / (n + n_envs).max(1),
             actions: match columns.actions.view() {

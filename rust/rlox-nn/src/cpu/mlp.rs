@@ -18,7 +18,7 @@ pub struct Mlp {
     /// Whether the activation follows the last layer too.
     has_output_activation: bool,
     /// The length of the parameter vector.
-    len: usize,
+    n_parameters: usize,
 }
 
 /// Activations that a forward pass stores for the backward pass, and its buffers.
@@ -91,7 +91,7 @@ impl Mlp {
                 outputs: width,
             });
         }
-        Ok(Self { layers, activation, has_output_activation: false, len: layout.len() })
+        Ok(Self { layers, activation, has_output_activation: false, n_parameters: layout.len() })
     }
 
     /// Returns networks of these `sizes` whose parameters are stacked: `weights.0` `[members,
@@ -105,7 +105,8 @@ impl Mlp {
         sizes: &[usize],
         activation: Activation,
     ) -> Result<Vec<Self>> {
-        let empty = Self { layers: Vec::new(), activation, has_output_activation: false, len: layout.len() };
+        let empty =
+            Self { layers: Vec::new(), activation, has_output_activation: false, n_parameters: layout.len() };
         let mut all = vec![empty; members];
         for (i, (&inputs, &outputs)) in sizes.iter().zip(sizes.iter().skip(1)).enumerate() {
             let weight = layout.range(&format!("weights.{i}"), &[members, outputs, inputs])?.start;
@@ -175,8 +176,8 @@ impl Mlp {
         memory: &'m mut Memory<F>,
         keep_slopes: bool,
     ) -> Result<&'m mut [F]> {
-        let rows = self.rows(parameters.len(), x.len())?;
-        memory.fit(&self.layers, rows, keep_slopes)?;
+        let rows = self.check_rows(parameters.len(), x.len())?;
+        memory.prepare(&self.layers, rows, keep_slopes)?;
         let Memory { outputs, slopes, .. } = memory;
         let n_activated =
             self.layers.len() - usize::from(!self.has_output_activation && !self.layers.is_empty());
@@ -206,11 +207,11 @@ impl Mlp {
         to_outputs: &[F],
         mut buffers: GradientBuffers<'_, F>,
     ) -> Result<()> {
-        let rows = self.rows(parameters.len(), x.len())?;
+        let rows = self.check_rows(parameters.len(), x.len())?;
         check_len("rows of the way back", rows, memory.rows, "as in the pass before")?;
         check_len("gradient of the outputs", to_outputs.len(), rows * self.outputs(), "as the outputs")?;
         for (name, buffer, len) in [
-            ("gradient of the parameters", buffers.parameters.as_deref(), self.len),
+            ("gradient of the parameters", buffers.parameters.as_deref(), self.n_parameters),
             ("gradient of the inputs", buffers.inputs.as_deref(), x.len()),
         ] {
             buffer.map_or(Ok(()), |given| check_len(name, given.len(), len, "as they are"))?;
@@ -245,8 +246,8 @@ impl Mlp {
         Ok(())
     }
 
-    fn rows(&self, parameters: usize, x: usize) -> Result<usize> {
-        check_len("parameters", parameters, self.len, "as in the layout")?;
+    fn check_rows(&self, parameters: usize, x: usize) -> Result<usize> {
+        check_len("parameters", parameters, self.n_parameters, "as in the layout")?;
         let inputs = self.inputs().max(1);
         check_len("inputs", x, x / inputs * inputs, "whole rows")?;
         Ok(x / inputs)
@@ -267,7 +268,7 @@ pub(super) fn resize<F: Number>(numbers: &mut Vec<F>, len: usize) -> Result<()> 
 }
 
 impl<F: Number> Memory<F> {
-    fn fit(&mut self, layers: &[Dense], rows: usize, keep_slopes: bool) -> Result<()> {
+    fn prepare(&mut self, layers: &[Dense], rows: usize, keep_slopes: bool) -> Result<()> {
         self.rows = rows;
         self.outputs.resize_with(layers.len(), Vec::new);
         self.slopes.resize_with(if keep_slopes { layers.len() } else { 0 }, Vec::new);

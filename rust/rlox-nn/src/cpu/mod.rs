@@ -45,6 +45,6 @@ pub use mlp::{GradientBuffers, Memory, Mlp, parameter_shapes};
 pub use ppo::{PpoSettings, PpoUpdate};
 pub use q_network::{QArchitecture, QMemory, QNetwork};
 pub use replayed::Batches;
-pub use rows::Rows;
+pub use rows::RolloutRows;
 pub use sac::{SacEngine, SacParameters, SacSettings, SacUpdate, Temperature};
 pub use td3::{Td3Engine, Td3Parameters, Td3Settings, Td3Update};

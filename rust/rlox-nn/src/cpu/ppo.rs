@@ -6,7 +6,7 @@ use super::engine::{CommonSettings, OnPolicyEngine, require_finite, require_sett
 use super::gemm::Number;
 use super::losses::{Evaluation, PpoLoss, PpoTerms, RolloutColumns, Slopes, Terms, standardize};
 use super::optim::{Optimizer, clip};
-use super::rows::Rows;
+use super::rows::RolloutRows;
 
 /// Settings of one update. The caller applies schedules.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,7 @@ pub struct PpoSettings {
 
 /// The result of an update.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct PpoUpdate {
     /// Means over the minibatches.
     pub terms: PpoTerms,
@@ -55,7 +56,7 @@ impl<F: Number> OnPolicyEngine<F> {
         &mut self,
         parameters: &mut [F],
         optimizer: &mut Optimizer<'_, F>,
-        rows: Rows<'_, F>,
+        rows: RolloutRows<'_, F>,
         settings: &PpoSettings,
         mut order: impl FnMut(usize, &mut Vec<usize>),
     ) -> Result<PpoUpdate> {

@@ -7,7 +7,7 @@ use super::heads::ActionsTaken;
 
 /// The columns of a rollout, `[rows, ...]`.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a, F> {
+pub struct RolloutRows<'a, F> {
     /// The observations o, `[rows, obs_dim]`; the slice may be longer.
     pub obs: &'a [F],
     /// The length of an observation.
@@ -24,7 +24,7 @@ pub struct Rows<'a, F> {
     pub returns: &'a [F],
 }
 
-impl<'a> From<&'a Arena> for Rows<'a, f32> {
+impl<'a> From<&'a Arena> for RolloutRows<'a, f32> {
     fn from(arena: &'a Arena) -> Self {
         Self {
             obs: arena.obs(),
@@ -41,7 +41,7 @@ impl<'a> From<&'a Arena> for Rows<'a, f32> {
     }
 }
 
-impl<F> Rows<'_, F> {
+impl<F> RolloutRows<'_, F> {
     /// Returns the number of rows.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -91,7 +91,7 @@ pub(super) struct Minibatch<F> {
     choices: Vec<i64>,
     action_mask: Vec<bool>,
     vectors: Vec<F>,
-    kind: Kind,
+    kind: StoredActions,
     pub(super) log_probs: Vec<F>,
     pub(super) values: Vec<F>,
     pub(super) advantages: Vec<F>,
@@ -100,7 +100,7 @@ pub(super) struct Minibatch<F> {
 
 /// How the actions of the copied rows are stored.
 #[derive(Debug, Clone, Copy, Default)]
-enum Kind {
+enum StoredActions {
     #[default]
     Vectors,
     Choices,
@@ -112,7 +112,7 @@ impl<F: Copy> Minibatch<F> {
     ///
     /// # Errors
     /// [`Error::Config`] for an index out of range.
-    pub(super) fn gather(&mut self, rows: Rows<'_, F>, indices: &[usize]) -> Result<()> {
+    pub(super) fn gather(&mut self, rows: RolloutRows<'_, F>, indices: &[usize]) -> Result<()> {
         let n = rows.len();
         if let Some(index) = indices.iter().find(|&&place| place >= n) {
             return Err(Error::config("row of a minibatch", index, format!("a number below {n}")));
@@ -124,11 +124,11 @@ impl<F: Copy> Minibatch<F> {
                 let copied_mask = action_mask.inspect(|allowed| {
                     copy(&mut self.action_mask, allowed, indices, allowed.len() / n);
                 });
-                if copied_mask.is_some() { Kind::Masked } else { Kind::Choices }
+                if copied_mask.is_some() { StoredActions::Masked } else { StoredActions::Choices }
             }
             ActionsTaken::Vectors(vectors) => {
                 copy(&mut self.vectors, vectors, indices, vectors.len() / n);
-                Kind::Vectors
+                StoredActions::Vectors
             }
         };
         copy(&mut self.log_probs, rows.log_probs, indices, 1);
@@ -141,9 +141,9 @@ impl<F: Copy> Minibatch<F> {
     /// Returns the actions of the rows.
     pub(super) fn actions(&self) -> ActionsTaken<'_, F> {
         match self.kind {
-            Kind::Vectors => ActionsTaken::Vectors(&self.vectors),
-            Kind::Choices => ActionsTaken::Choices(&self.choices, None),
-            Kind::Masked => ActionsTaken::Choices(&self.choices, Some(&self.action_mask)),
+            StoredActions::Vectors => ActionsTaken::Vectors(&self.vectors),
+            StoredActions::Choices => ActionsTaken::Choices(&self.choices, None),
+            StoredActions::Masked => ActionsTaken::Choices(&self.choices, Some(&self.action_mask)),
         }
     }
 }

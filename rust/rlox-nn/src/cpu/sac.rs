@@ -71,6 +71,7 @@ pub struct SacParameters<'a, F> {
 
 /// The result of [`SacEngine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SacUpdate {
     /// The critics' loss.
     pub critic: f64,
@@ -208,10 +209,10 @@ impl<F: Number> SacEngine<F> {
         settings: &SacSettings,
         errors: &mut [F],
     ) -> Result<(SacUpdate, f64)> {
-        let size = self.actor.outputs() / 2;
+        let action_dim = self.actor.outputs() / 2;
         let (current_noise, next_noise) = noise.split_at(noise.len() / 2);
         let outputs = self.actor.forward(networks.actor.parameters, batch.obs, &mut self.actor_memory)?;
-        self.sample.draw(outputs, current_noise, size);
+        self.sample.draw(outputs, current_noise, action_dim);
         let log_prob = mean(&self.sample.log_probs);
         let (alpha, temperature) = self.step_temperature(&mut networks.temperature, log_prob, settings)?;
         self.compute_targets(networks, batch, next_noise, alpha)?;

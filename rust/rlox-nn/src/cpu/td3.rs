@@ -37,6 +37,7 @@ pub struct Td3Settings {
 
 /// The result of [`Td3Engine::learn`], as means over its batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Td3Update {
     /// The critics' loss.
     pub critic: f64,
@@ -132,8 +133,8 @@ impl<F: Number> Td3Engine<F> {
         settings.check()?;
         networks.actor.optimizer.check()?;
         networks.critic.optimizer.check()?;
-        let size = self.actor.outputs();
-        let count = batches.check(size, errors.len())?;
+        let action_dim = self.actor.outputs();
+        let count = batches.check(action_dim, errors.len())?;
         let expected = if settings.target_noise > 0.0 { batches.actions.len() } else { 0 };
         check_len("noise", noise.len(), expected, "as the actions where there is target_noise")?;
         let (mut sums, mut losses) = (Td3Update::default(), (0.0, 0_u32));

@@ -201,11 +201,11 @@ impl<'a> Section<'a> {
         value.as_str().map(str::to_owned).ok_or_else(|| self.error(name, value, "text"))
     }
 
-    fn one_of<T: Copy>(&self, name: &str, all: &[(&str, T)]) -> Result<T> {
+    fn one_of<T: Copy>(&self, name: &str, options: &[(&str, T)]) -> Result<T> {
         let value = self.get(name);
-        let option = all.iter().find(|(one, _)| value.as_str() == Some(one));
+        let option = options.iter().find(|(one, _)| value.as_str() == Some(one));
         option.map(|&(_, one)| one).ok_or_else(|| {
-            let names: Vec<&str> = all.iter().map(|&(one, _)| one).collect();
+            let names: Vec<&str> = options.iter().map(|&(one, _)| one).collect();
             self.error(name, value, format!("one of {}", names.join(", ")))
         })
     }

@@ -16,35 +16,35 @@ pub(super) struct File<'a> {
 }
 
 /// A number type that a tensor may have.
-pub(super) trait Stored: Sized {
+pub(super) trait TensorNumber: Sized {
     const DTYPE: Dtype;
 
     /// Decodes all numbers of the bytes, little-endian.
-    fn all(bytes: &[u8]) -> Vec<Self>;
+    fn decode(bytes: &[u8]) -> Vec<Self>;
 
     /// Returns whether the value is neither NaN nor infinite.
-    fn is_number(&self) -> bool;
+    fn is_finite_number(&self) -> bool;
 }
 
-macro_rules! stored {
-    ($type:ty, $dtype:expr, $is_number:expr) => {
-        impl Stored for $type {
+macro_rules! impl_tensor_number {
+    ($type:ty, $dtype:expr, $is_finite:expr) => {
+        impl TensorNumber for $type {
             const DTYPE: Dtype = $dtype;
 
-            fn all(bytes: &[u8]) -> Vec<Self> {
+            fn decode(bytes: &[u8]) -> Vec<Self> {
                 bytes.as_chunks().0.iter().copied().map(Self::from_le_bytes).collect()
             }
 
-            fn is_number(&self) -> bool {
-                $is_number(self)
+            fn is_finite_number(&self) -> bool {
+                $is_finite(self)
             }
         }
     };
 }
 
-stored!(f32, Dtype::F32, |x: &f32| x.is_finite());
-stored!(f64, Dtype::F64, |x: &f64| x.is_finite());
-stored!(i64, Dtype::I64, |_: &i64| true);
+impl_tensor_number!(f32, Dtype::F32, |x: &f32| x.is_finite());
+impl_tensor_number!(f64, Dtype::F64, |x: &f64| x.is_finite());
+impl_tensor_number!(i64, Dtype::I64, |_: &i64| true);
 
 impl<'a> File<'a> {
     /// Reads the header of these bytes.
@@ -88,7 +88,7 @@ impl<'a> File<'a> {
     /// # Errors
     /// [`Error::Config`] if the tensor is missing, has another shape or number type, or has a
     /// number that is not finite.
-    pub(super) fn tensor<T: Stored>(&self, tensor: &str, shape: &[usize]) -> Result<Vec<T>> {
+    pub(super) fn tensor<T: TensorNumber>(&self, tensor: &str, shape: &[usize]) -> Result<Vec<T>> {
         let part = format_args!("tensor {tensor}");
         let expected = || format!("{:?} {shape:?}", T::DTYPE);
         let info = self.header.info(tensor).ok_or_else(|| self.config_error(part, "missing", expected()))?;
@@ -97,12 +97,12 @@ impl<'a> File<'a> {
             return Err(self.config_error(part, got, expected()));
         }
         let (start, end) = info.data_offsets;
-        let all = T::all(self.data.get(start..end).unwrap_or_default());
+        let all = T::decode(self.data.get(start..end).unwrap_or_default());
         let n_numbers = shape.iter().try_fold(1_usize, |all, &n| all.checked_mul(n));
         if n_numbers != Some(all.len()) {
             return Err(self.config_error(part, format!("{} numbers", all.len()), expected()));
         }
-        match all.iter().position(|x| !x.is_number()) {
+        match all.iter().position(|x| !x.is_finite_number()) {
             Some(bad_index) => Err(self.config_error(
                 part,
                 format!("not finite at flat index {bad_index}"),

@@ -15,14 +15,14 @@ const TOLERANCE: f64 = 1e-5;
 
 /// Observations `[n, inputs]`, outputs `[n, outputs]` and actions of a file.
 #[derive(Debug, Clone)]
-pub(super) struct GoldenSamples {
+pub(super) struct GoldenVectors {
     n: usize,
     obs: Vec<f32>,
     outputs: Vec<f32>,
     actions: Vec<Action>,
 }
 
-impl GoldenSamples {
+impl GoldenVectors {
     /// Reads the golden vectors of a file.
     ///
     /// # Errors

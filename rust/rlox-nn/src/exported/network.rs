@@ -156,9 +156,9 @@ fn mean(values: &[f32]) -> f32 {
 /// Computes y = W x + b: blocks of outputs input by input, the others as dot products.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn affine(blocks: &[f32], rows: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) {
-    let (starts, last) = bias.as_chunks::<BLOCK>();
+    let (block_biases, rest_biases) = bias.as_chunks::<BLOCK>();
     let (y_blocks, y_rest) = y.as_chunks_mut::<BLOCK>();
-    for ((weights, start), y) in blocks.chunks_exact(BLOCK * x.len()).zip(starts).zip(y_blocks) {
+    for ((weights, start), y) in blocks.chunks_exact(BLOCK * x.len()).zip(block_biases).zip(y_blocks) {
         let mut sums = *start;
         for (weights, &x) in weights.as_chunks::<BLOCK>().0.iter().zip(x) {
             for (sum, &weight) in sums.iter_mut().zip(weights) {
@@ -168,7 +168,7 @@ fn affine(blocks: &[f32], rows: &[f32], bias: &[f32], x: &[f32], y: &mut [f32]) 
         *y = sums;
     }
     let (x_blocks, x_rest) = x.as_chunks::<LANES>();
-    for ((weights, start), y) in rows.chunks_exact(x.len()).zip(last).zip(y_rest) {
+    for ((weights, start), y) in rows.chunks_exact(x.len()).zip(rest_biases).zip(y_rest) {
         let (weights, w_rest) = weights.as_chunks::<LANES>();
         let mut lanes = [0.0_f32; LANES];
         for (weights, x) in weights.iter().zip(x_blocks) {

@@ -8,7 +8,7 @@ use rlox_core::{Error, Result};
 
 use super::description::Description;
 use super::file::File;
-use super::golden::GoldenSamples;
+use super::golden::GoldenVectors;
 use super::player::{Action, Player};
 
 /// The largest file that is read; it holds a network of some 60 million parameters.
@@ -23,7 +23,7 @@ const MAX_FILE_BYTES: u64 = 1 << 28;
 pub struct Policy {
     description: Description,
     player: Player,
-    golden: GoldenSamples,
+    golden: GoldenVectors,
 }
 
 impl Policy {
@@ -58,7 +58,7 @@ impl Policy {
         }
         let file = File::new(bytes, name)?;
         let description = Description::from_file(&file)?;
-        let golden = GoldenSamples::read(&file, &description)?;
+        let golden = GoldenVectors::read(&file, &description)?;
         let player = Player::read(&file, &description)?;
         description.check_effort(&file)?;
         let mut policy = Self { description, player, golden };

@@ -161,14 +161,14 @@ pub trait DeterministicPolicy: Sync {
 
 /// An [`ActorCritic`] with parameters, as the policy that collects rollouts.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound<'a, N> {
+pub struct BoundPolicy<'a, N> {
     /// The network.
     pub net: &'a N,
     /// Its parameters.
     pub parameters: &'a [f32],
 }
 
-impl<N: ActorCritic> Policy for Bound<'_, N> {
+impl<N: ActorCritic> Policy for BoundPolicy<'_, N> {
     fn noise(&self) -> Noise {
         self.net.noise()
     }

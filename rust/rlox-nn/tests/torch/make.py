@@ -32,7 +32,7 @@ ROWS, OBS, WIDTH = 12, 3, 6
 CLIP, VF, ENT = 0.2, 0.5, 0.01
 
 
-def net(outputs: int, activation: str) -> nn.Sequential:
+def make_net(outputs: int, activation: str) -> nn.Sequential:
     """Return a network with two hidden layers."""
     act = ACTIVATIONS[activation]
     return nn.Sequential(
@@ -40,16 +40,16 @@ def net(outputs: int, activation: str) -> nn.Sequential:
     )
 
 
-def rounded(*shape: int, scale: float = 1.0) -> Tensor:
+def draw_float32(*shape: int, scale: float = 1.0) -> Tensor:
     """Return normal numbers, rounded to float32."""
     return (scale * torch.randn(shape)).float().double()
 
 
-def set_rounded(module: nn.Module) -> nn.Module:
+def set_random_parameters(module: nn.Module) -> nn.Module:
     """Set the parameters of a module to numbers of `rounded`, in float64, and return it."""
     module.double()
     for parameter in module.parameters():
-        parameter.data = rounded(*parameter.shape, scale=0.5)
+        parameter.data = draw_float32(*parameter.shape, scale=0.5)
     return module
 
 
@@ -58,10 +58,10 @@ def flat(tensor: Tensor) -> list[float]:
     return [float(f"{x:.9g}") for x in tensor.detach().reshape(-1).tolist()]
 
 
-def arrays(module: nn.Module, of: Callable[[Tensor], Tensor | None]) -> dict[str, list[float]]:
+def arrays(module: nn.Module, select: Callable[[Tensor], Tensor | None]) -> dict[str, list[float]]:
     """Return the numbers of `of(parameter)` by the parameter's name, unless that is None."""
     named = module.named_parameters()
-    return {name: flat(of(p)) for name, p in named if of(p) is not None}
+    return {name: flat(select(p)) for name, p in named if select(p) is not None}
 
 
 def ppo_terms(case: dict[str, Tensor], advantages: Tensor, clip_vloss: bool) -> dict[str, Tensor]:
@@ -91,34 +91,34 @@ def on_policy(kind: str, activation: str, clip_vloss: bool) -> dict[str, Any]:
     module = nn.Module()
     if kind == "numbers":
         module.log_std = nn.Parameter(torch.zeros(outputs))
-    module.actor, module.critic = net(outputs, activation), net(1, activation)
-    set_rounded(module)
+    module.actor, module.critic = make_net(outputs, activation), make_net(1, activation)
+    set_random_parameters(module)
     before = arrays(module, lambda p: p)
-    obs = rounded(ROWS, OBS)
-    actions = torch.arange(ROWS) % 3 if kind == "choices" else rounded(ROWS, outputs)
-    beside = {"values": rounded(ROWS), "advantages": rounded(ROWS), "returns": rounded(ROWS)}
+    obs = draw_float32(ROWS, OBS)
+    actions = torch.arange(ROWS) % 3 if kind == "choices" else draw_float32(ROWS, outputs)
+    rollout = {"values": draw_float32(ROWS), "advantages": draw_float32(ROWS), "returns": draw_float32(ROWS)}
 
-    def said() -> dict[str, Tensor]:
+    def evaluate() -> dict[str, Tensor]:
         out = module.actor(obs)
         if kind == "choices":
-            of: torch.distributions.Distribution = torch.distributions.Categorical(logits=out)
-            scores = of.log_prob(actions), of.entropy()
+            distribution: torch.distributions.Distribution = torch.distributions.Categorical(logits=out)
+            scores = distribution.log_prob(actions), distribution.entropy()
         else:
-            of = torch.distributions.Normal(out, module.log_std.exp())
-            scores = of.log_prob(actions).sum(-1), of.entropy().sum(-1)
+            distribution = torch.distributions.Normal(out, module.log_std.exp())
+            scores = distribution.log_prob(actions).sum(-1), distribution.entropy().sum(-1)
         new = {"new_log_probs": scores[0], "entropy": scores[1]}
-        return {**beside, **new, "new_values": module.critic(obs).squeeze(-1)}
+        return {**rollout, **new, "new_values": module.critic(obs).squeeze(-1)}
 
-    old = said()["new_log_probs"].detach()
-    beside["log_probs"] = (old + rounded(ROWS, scale=0.3)).float().double()
-    case = said()
-    terms = ppo_terms(case, beside["advantages"], clip_vloss)
+    old = evaluate()["new_log_probs"].detach()
+    rollout["log_probs"] = (old + draw_float32(ROWS, scale=0.3)).float().double()
+    case = evaluate()
+    terms = ppo_terms(case, rollout["advantages"], clip_vloss)
     terms["total"].backward()
     gradient = arrays(module, lambda p: p.grad)
     module.zero_grad()
-    a = beside["advantages"]
+    a = rollout["advantages"]
     adam = torch.optim.Adam(module.parameters(), lr=1e-3, eps=1e-5)
-    ppo_terms(said(), (a - a.mean()) / (a.std() + 1e-8), clip_vloss)["total"].backward()
+    ppo_terms(evaluate(), (a - a.mean()) / (a.std() + 1e-8), clip_vloss)["total"].backward()
     norm = nn.utils.clip_grad_norm_(module.parameters(), 0.5)
     adam.step()
     return {
@@ -128,7 +128,7 @@ def on_policy(kind: str, activation: str, clip_vloss: bool) -> dict[str, Any]:
         "parameters": before,
         "obs": flat(obs),
         "actions": actions.tolist() if kind == "choices" else flat(actions),
-        **{name: flat(beside[name]) for name in ("log_probs", "values", "advantages", "returns")},
+        **{name: flat(rollout[name]) for name in ("log_probs", "values", "advantages", "returns")},
         "new_values": flat(case["new_values"]),
         "terms": {name: float(term.detach()) for name, term in terms.items()},
         "gradient": gradient,
@@ -140,9 +140,9 @@ def on_policy(kind: str, activation: str, clip_vloss: bool) -> dict[str, Any]:
 def values(activation: str) -> dict[str, Any]:
     """Return Q-values, their losses and gradients."""
     module = nn.Module()
-    module.q = net(4, activation)
-    set_rounded(module)
-    obs, goals, actions = rounded(ROWS, OBS), rounded(ROWS, scale=2.0), torch.arange(ROWS) % 4
+    module.q = make_net(4, activation)
+    set_random_parameters(module)
+    obs, goals, actions = draw_float32(ROWS, OBS), draw_float32(ROWS, scale=2.0), torch.arange(ROWS) % 4
     out: dict[str, Any] = {"activation": activation, "parameters": arrays(module, lambda p: p)}
     out |= {"obs": flat(obs), "goals": flat(goals), "actions": actions.tolist()}
     out["q"] = flat(module.q(obs))
@@ -157,9 +157,9 @@ def values(activation: str) -> dict[str, Any]:
 def deterministic(activation: str) -> dict[str, Any]:
     """Return actions, and a gradient with respect to the parameters."""
     module = nn.Module()
-    module.actor = net(2, activation)
-    set_rounded(module)
-    obs, slopes = rounded(ROWS, OBS), rounded(ROWS, 2)
+    module.actor = make_net(2, activation)
+    set_random_parameters(module)
+    obs, slopes = draw_float32(ROWS, OBS), draw_float32(ROWS, 2)
     actions = module.actor(obs).tanh()
     (actions * slopes).sum().backward()
     out = {"obs": flat(obs), "slopes": flat(slopes), "actions": flat(actions)}

@@ -13,7 +13,7 @@ use rlox_nn::traits::{ActorCritic, DeterministicPolicy, Minibatch, QFunction, St
 use serde_json::Value;
 
 const ROWS: usize = 12;
-const OBS: usize = 3;
+const OBS_DIM: usize = 3;
 const HIDDEN: [usize; 2] = [6, 6];
 
 /// The largest norm of a difference, relative to the norm of the expected array.
@@ -146,7 +146,8 @@ pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) 
     for case in cases {
         let kind = if case["kind"] == "choices" { ActionKind::Choices(3) } else { ActionKind::Gaussian(2) };
         let (actor, critic) = (HIDDEN.to_vec(), HIDDEN.to_vec());
-        let architecture = Architecture { obs_dim: OBS, kind, actor, critic, activation: activation(&case) };
+        let architecture =
+            Architecture { obs_dim: OBS_DIM, kind, actor, critic, activation: activation(&case) };
         let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
         let net = make(&layout, &architecture);
         let (mut flat_parameters, obs) = (vector(&layout, &case["parameters"]), numbers(&case["obs"]));
@@ -200,7 +201,7 @@ pub fn check_actor_critic<N: ActorCritic>(make: impl Fn(&Layout, &Architecture) 
 pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> N) {
     for case in golden_cases("values") {
         let (hidden, activation) = (HIDDEN.to_vec(), activation(&case));
-        let architecture = QArchitecture { obs_dim: OBS, choices: 4, hidden, activation, dueling: false };
+        let architecture = QArchitecture { obs_dim: OBS_DIM, choices: 4, hidden, activation, dueling: false };
         let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
         let net = make(&layout, &architecture);
         let (flat_parameters, obs) = (vector(&layout, &case["parameters"]), numbers(&case["obs"]));
@@ -228,7 +229,7 @@ pub fn check_q_function<N: QFunction>(make: impl Fn(&Layout, &QArchitecture) -> 
 
 /// Checks that actions and gradients with respect to the parameters equal torch's.
 pub fn check_deterministic<N: DeterministicPolicy>(make: impl Fn(&Layout, &str, &[usize], Activation) -> N) {
-    let sizes = [OBS, HIDDEN[0], HIDDEN[1], 2];
+    let sizes = [OBS_DIM, HIDDEN[0], HIDDEN[1], 2];
     for case in golden_cases("deterministic") {
         let layout = Layout::aligned(16, parameter_shapes("actor", &sizes)).unwrap();
         let net = make(&layout, "actor", &sizes, activation(&case));

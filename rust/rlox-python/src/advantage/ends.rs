@@ -6,7 +6,7 @@ use rlox_core::advantage::{Ends, Flag};
 
 use super::rollout::read_shaped;
 use crate::convert::coerce::{self, OptionalArg};
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 use crate::memory::views::{Plain, View, ViewMut, has_dtype};
 
 /// The episode flags that the caller passed.
@@ -63,16 +63,16 @@ impl<'py> EndArrays<'py> {
         shape: &[usize],
         has_next_values: bool,
     ) -> PyResult<Self> {
-        let config = |message: &str| Err(errors::new(py, Class::Config, message));
+        let config_error = |message: &str| Err(errors::new(py, ErrorClass::Config, message));
         match (args.dones, args.terminated, args.truncated) {
-            (None, None, None) => {
-                config("no episode ends given: pass dones, or terminated (and truncated), zeros if none ends")
-            }
-            (Some(_), Some(_), _) | (Some(_), _, Some(_)) => config(
+            (None, None, None) => config_error(
+                "no episode ends given: pass dones, or terminated (and truncated), zeros if none ends",
+            ),
+            (Some(_), Some(_), _) | (Some(_), _, Some(_)) => config_error(
                 "dones was given together with terminated or truncated; pass dones alone, or \
                  terminated and truncated",
             ),
-            (_, _, Some(_)) if !has_next_values => config(
+            (_, _, Some(_)) if !has_next_values => config_error(
                 "truncated was given without next_values; pass next_values, V of the state each \
                  step reached (the final observation after truncation)",
             ),
@@ -112,9 +112,9 @@ impl<'py> EndArrays<'py> {
             predicate(terminated.0) && truncated.is_none_or(|(array, _)| predicate(array))
         };
         Ok(if all(has_dtype::<f64>) {
-            Self::Double(EndPair::read(terminated, truncated, flags)?)
+            Self::Double(EndPair::read(terminated, truncated, read_flags)?)
         } else if all(has_dtype::<f32>) {
-            Self::Single(EndPair::read(terminated, truncated, flags)?)
+            Self::Single(EndPair::read(terminated, truncated, read_flags)?)
         } else {
             Self::Bool(EndPair::read(terminated, truncated, coerce::bools)?)
         })
@@ -122,7 +122,10 @@ impl<'py> EndArrays<'py> {
 }
 
 /// Reads numbers as flags: 0 is false, other numbers are true, NaN is an error.
-fn flags<'py, T: Plain + Flag>(array: &Bound<'py, PyUntypedArray>, name: &str) -> PyResult<View<'py, T>> {
+fn read_flags<'py, T: Plain + Flag>(
+    array: &Bound<'py, PyUntypedArray>,
+    name: &str,
+) -> PyResult<View<'py, T>> {
     let flags = coerce::numbers::<T>(array, name)?;
     coerce::refuse_nan(array.py(), flags.slice(), name)?;
     Ok(flags)

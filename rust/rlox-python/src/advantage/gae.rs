@@ -5,11 +5,11 @@ use pyo3::prelude::*;
 use rlox_core::advantage::Discount;
 
 use super::ends::{EndArgs, EndArrays};
-use super::gae_call::{ArrayPair, FlatCall, GridCall, GridNextValues, Inputs, Layout};
+use super::gae_call::{ArrayPair, FlatCall, FlatLayout, GridCall, GridNextValues, Inputs};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, ErrorClass, OrRaise};
 
 /// GAE of one trajectory: advantages A_t and returns A_t + V(s_t), each `[T]`.
 ///
@@ -63,14 +63,14 @@ pub(crate) fn compute_gae<'py>(
     if next_values.is_some() && last_value != 0.0 {
         let message = "last_value and next_values were both given; the last entry of next_values \
                        is last_value";
-        return Err(errors::new(py, Class::Config, message));
+        return Err(errors::new(py, ErrorClass::Config, message));
     }
     let inputs = Inputs::read(rewards, values, &["T"])?;
     let args = EndArgs { dones, terminated, truncated };
     let ends = EndArrays::read(py, &args, inputs.rollout.rewards.shape(), next_values.is_some())?;
     let next_values =
         next_values.map(|next| inputs.rollout.read_like_rewards(next, "next_values")).transpose()?;
-    let (discount, layout) = (discount(py, gamma, lam)?, Layout::Single { last_value });
+    let (discount, layout) = (make_discount(py, gamma, lam)?, FlatLayout::Single { last_value });
     FlatCall { inputs, next_values, ends, discount, layout }.run(py)
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn compute_gae_batched<'py>(
     next_values: OptionalArg<'_, 'py>,
 ) -> PyResult<ArrayPair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
-    let discount = discount(py, gamma, lam)?;
+    let discount = make_discount(py, gamma, lam)?;
     let inputs = Inputs::read(rewards, values, &["N * T"])?;
     parse_batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
@@ -170,7 +170,7 @@ pub(crate) fn compute_gae_batched_f32<'py>(
     next_values: OptionalArg<'_, 'py>,
 ) -> PyResult<ArrayPair<'py>> {
     let args = EndArgs { dones, terminated, truncated };
-    let discount = discount(py, gamma, lam)?;
+    let discount = make_discount(py, gamma, lam)?;
     let inputs = Inputs { is_single: true, ..Inputs::read(rewards, values, &["N * T"])? };
     parse_batched(py, inputs, &args, last_values, n_steps, discount, next_values)?.run(py)
 }
@@ -185,9 +185,9 @@ fn parse_batched<'py>(
     discount: Discount,
     next_values: OptionalArg<'_, 'py>,
 ) -> PyResult<FlatCall<'py>> {
-    let config = |message: &str| errors::new(py, Class::Config, message);
+    let config_error = |message: &str| errors::new(py, ErrorClass::Config, message);
     if next_values.is_some() && last_values.is_some() {
-        return Err(config("last_values and next_values were both given; pass one"));
+        return Err(config_error("last_values and next_values were both given; pass one"));
     }
     let last_values = last_values.map(|last| coerce::array(last, "last_values")).transpose()?;
     if let Some(last) = &last_values {
@@ -197,12 +197,12 @@ fn parse_batched<'py>(
     let n_steps = match (n_steps, &last_values) {
         (Some(n_steps), _) if n_steps > 0 => usize::try_from(n_steps).unwrap_or(usize::MAX),
         (None, Some(last)) if !last.is_empty() => inputs.rollout.rewards.len() / last.len(),
-        _ => return Err(config("n_steps is missing or 0, expected at least 1, or last_values")),
+        _ => return Err(config_error("n_steps is missing or 0, expected at least 1, or last_values")),
     };
     let ends = EndArrays::read(py, args, inputs.rollout.rewards.shape(), next_values.is_some())?;
     let next_values =
         next_values.map(|next| inputs.rollout.read_like_rewards(next, "next_values")).transpose()?;
-    let layout = Layout::Batched { last_values, n_steps };
+    let layout = FlatLayout::Batched { last_values, n_steps };
     Ok(FlatCall { inputs, next_values, ends, discount, layout })
 }
 
@@ -277,14 +277,14 @@ pub(crate) fn compute_gae_time_major<'py>(
             } else {
                 "neither next_values nor last_values was given; pass one"
             };
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         }
     };
-    let discount = discount(py, gamma, lam)?;
+    let discount = make_discount(py, gamma, lam)?;
     GridCall { inputs, next, ends, discount }.run(py, advantages, returns)
 }
 
 /// Returns gamma and lambda after a check of their ranges.
-pub(crate) fn discount(py: Python<'_>, gamma: f64, lam: f64) -> PyResult<Discount> {
+pub(crate) fn make_discount(py: Python<'_>, gamma: f64, lam: f64) -> PyResult<Discount> {
     Discount::new(gamma, lam).or_raise(py)
 }

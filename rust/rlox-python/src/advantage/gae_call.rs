@@ -3,7 +3,7 @@
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::Result as CoreResult;
-use rlox_core::advantage::gae::{self, Next, Out, TimeMajor};
+use rlox_core::advantage::gae::{self, NextValueSource, Out, TimeMajor};
 use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
@@ -12,7 +12,7 @@ use super::rollout::Rollout;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
 use crate::detach::detached;
-use crate::memory::views::{Plain, View, ViewMut, Written};
+use crate::memory::views::{OutputElement, Plain, View, ViewMut};
 
 /// (advantages, returns).
 pub(crate) type ArrayPair<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
@@ -43,11 +43,11 @@ pub(crate) struct FlatCall<'py> {
     pub(crate) next_values: Option<Bound<'py, PyUntypedArray>>,
     pub(crate) ends: EndArrays<'py>,
     pub(crate) discount: Discount,
-    pub(crate) layout: Layout<'py>,
+    pub(crate) layout: FlatLayout<'py>,
 }
 
 /// How a flat array splits into trajectories.
-pub(crate) enum Layout<'py> {
+pub(crate) enum FlatLayout<'py> {
     Single { last_value: f64 },
     Batched { last_values: Option<Bound<'py, PyUntypedArray>>, n_steps: usize },
 }
@@ -73,15 +73,15 @@ impl<'py> FlatCall<'py> {
         let next = next.as_ref().map(View::slice);
         let discount = self.discount;
         match &self.layout {
-            Layout::Single { last_value } => {
-                let next = next.map_or(Next::Bootstrap(*last_value), Next::Values);
+            FlatLayout::Single { last_value } => {
+                let next = next.map_or(NextValueSource::Bootstrap(*last_value), NextValueSource::Values);
                 fill(py, rewards.len(), |out| gae::trajectory(rewards, values, next, ends, discount, out))
             }
-            Layout::Batched { last_values, n_steps } => {
+            FlatLayout::Batched { last_values, n_steps } => {
                 let last = optional_view::<F>(last_values.as_ref(), "last_values")?;
                 let zeros = vec![F::from_f64(0.0); rewards.len() / n_steps.max(&1)];
                 let last = last.as_ref().map_or(zeros.as_slice(), View::slice);
-                let next = next.map_or(Next::Bootstrap(last), Next::Values);
+                let next = next.map_or(NextValueSource::Bootstrap(last), NextValueSource::Values);
                 fill(py, rewards.len(), |out| {
                     gae::env_major(rewards, values, next, ends, *n_steps, discount, out)
                 })
@@ -156,8 +156,8 @@ impl<'py> GridCall<'py> {
         let mut advantages = self.output::<F>(py, advantages, "advantages")?;
         let mut returns = self.output::<F>(py, returns, "returns")?;
         let next = match &self.next {
-            GridNextValues::Values(_) => Next::Values(next.slice()),
-            GridNextValues::Bootstrap(_) => Next::Bootstrap(next.slice()),
+            GridNextValues::Values(_) => NextValueSource::Values(next.slice()),
+            GridNextValues::Bootstrap(_) => NextValueSource::Bootstrap(next.slice()),
         };
         let slices = (rewards.slice(), values.slice(), next);
         let out = Out { advantages: advantages.slice_mut(), returns: returns.slice_mut() };
@@ -168,7 +168,7 @@ impl<'py> GridCall<'py> {
     fn run_kernel<F: Plain + Float, G: Flag>(
         &self,
         py: Python<'py>,
-        (rewards, values, next): (&[F], &[F], Next<'_, F, &[F]>),
+        (rewards, values, next): (&[F], &[F], NextValueSource<'_, F, &[F]>),
         ends: Ends<'_, G>,
         out: Out<'_, F>,
     ) -> PyResult<()> {
@@ -178,7 +178,7 @@ impl<'py> GridCall<'py> {
         detached(py, input.rewards.len(), || gae::time_major(input, discount, out))
     }
 
-    fn output<F: Written>(
+    fn output<F: OutputElement>(
         &self,
         py: Python<'py>,
         requested: OptionalArg<'_, 'py>,

@@ -8,7 +8,7 @@ use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
 use super::ends::{EndArgs, EndArrays, with_ends};
-use super::gae::discount;
+use super::gae::make_discount;
 use super::rollout::Rollout;
 use crate::convert::arg;
 use crate::convert::coerce;
@@ -107,7 +107,7 @@ pub(crate) fn compute_lambda_returns<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let args = EndArgs { dones, terminated, truncated };
     let call = ReturnsCall::read(py, rewards, next_values, &args)?;
-    call.run(py, ReturnsKind::Lambda(discount(py, gamma, lam)?))
+    call.run(py, ReturnsKind::Lambda(make_discount(py, gamma, lam)?))
 }
 
 /// The kind of returns.

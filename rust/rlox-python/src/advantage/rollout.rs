@@ -4,7 +4,7 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use crate::convert::coerce;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 use crate::memory::views::has_dtype;
 
 /// The first array of a call. It sets the shape of the others.
@@ -23,7 +23,7 @@ impl<'py> Rollout<'py> {
             [_, n_envs] => n_envs,
             ref shape => {
                 let message = format!("rewards has shape {shape:?}, expected (T) or (T, N)");
-                return Err(errors::new(rewards.py(), Class::Shape, message));
+                return Err(errors::new(rewards.py(), ErrorClass::Shape, message));
             }
         };
         Ok(Self { rewards, n_envs })

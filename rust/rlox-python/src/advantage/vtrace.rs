@@ -2,20 +2,20 @@
 
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use rlox_core::advantage::gae::Next;
+use rlox_core::advantage::gae::NextValueSource;
 use rlox_core::advantage::vtrace::{self, Clip, Input, Out};
 use rlox_core::advantage::{Discount, Ends, Flag};
 use rlox_core::math::Float;
 
 use super::ends::{EndArgs, EndArrays, with_ends};
-use super::gae::discount;
+use super::gae::make_discount;
 use super::gae_call::ArrayPair;
 use super::rollout::Rollout;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
 use crate::detach::detached;
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::{Plain, View, ViewMut};
 
 /// V-trace targets and policy-gradient advantages of off-policy steps.
@@ -94,11 +94,11 @@ pub(crate) fn compute_vtrace<'py>(
             } else {
                 "neither bootstrap_value nor next_values was given; pass one"
             };
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         }
     };
     let clip = Clip::new(rho_bar, c_bar).or_raise(py)?;
-    let discount = discount(py, gamma, lam)?;
+    let discount = make_discount(py, gamma, lam)?;
     VtraceCall { rollout, log_rhos, values, next, ends, discount, clip }.run(py)
 }
 
@@ -112,7 +112,7 @@ enum NextValues<'py> {
 /// Reads one number for `[T]`, or one per environment.
 fn read_bootstrap<'py>(rollout: &Rollout<'py>, last: &Bound<'py, PyAny>) -> PyResult<NextValues<'py>> {
     if rollout.rewards.ndim() == 1
-        && let Some(number) = coerce::real_if_any(last)?
+        && let Some(number) = coerce::try_real(last)?
     {
         return Ok(NextValues::Number(number));
     }
@@ -157,15 +157,15 @@ impl<'py> VtraceCall<'py> {
         let next = match &self.next {
             NextValues::Values(next) => {
                 row = Some(coerce::numbers(next, "next_values")?);
-                Next::Values(row.as_ref().map_or(&[][..], View::slice))
+                NextValueSource::Values(row.as_ref().map_or(&[][..], View::slice))
             }
             NextValues::Row(last) => {
                 row = Some(coerce::numbers(last, "bootstrap_value")?);
-                Next::Bootstrap(row.as_ref().map_or(&[][..], View::slice))
+                NextValueSource::Bootstrap(row.as_ref().map_or(&[][..], View::slice))
             }
             NextValues::Number(last) => {
                 number = F::from_f64(*last);
-                Next::Bootstrap(std::slice::from_ref(&number))
+                NextValueSource::Bootstrap(std::slice::from_ref(&number))
             }
         };
         let input = Input {
@@ -179,7 +179,7 @@ impl<'py> VtraceCall<'py> {
         let shape = self.rollout.rewards.shape();
         let mut vs = ViewMut::<F>::fresh(py, shape)?;
         let mut pg_advantages = ViewMut::<F>::fresh(py, shape)?;
-        let out = Out { vs: vs.slice_mut(), pg_advantages: pg_advantages.slice_mut() };
+        let out = Out { value_targets: vs.slice_mut(), pg_advantages: pg_advantages.slice_mut() };
         let (discount, clip) = (self.discount, self.clip);
         detached(py, input.rewards.len() * 3, || vtrace::vtrace(input, discount, clip, out))?;
         Ok((vs.into_array().into_any(), pg_advantages.into_array().into_any()))

@@ -8,8 +8,8 @@ use rlox_core::{Result, with_dtype};
 
 use super::columns::Columns;
 use crate::convert::coerce;
-use crate::errors::{self, Class, OrRaise};
-use crate::memory::views::{ViewMut, Written};
+use crate::errors::{self, ErrorClass, OrRaise};
+use crate::memory::views::{OutputElement, ViewMut};
 
 /// The largest number of dimensions of an array.
 const MAX_DIMS: usize = 16;
@@ -56,7 +56,7 @@ impl<'a, 'py> Arrays<'a, 'py> {
     }
 
     /// Runs `fill`, which writes into the arrays, and returns its result.
-    pub(super) fn batch<T>(
+    pub(super) fn fill_with<T>(
         &mut self,
         py: Python<'py>,
         fill: impl FnOnce(&mut Batch<'_, '_>) -> PyResult<T>,
@@ -115,7 +115,7 @@ fn check_keys(columns: &Columns, out_dict: &Bound<'_, PyDict>, kind: BatchKind) 
     let stray = keys.iter().find(|key| !known.iter().any(|name| key.eq(name).unwrap_or(false)));
     let stray = stray.map_or(String::new(), |key| coerce::short_repr(&key));
     let message = format!("out has {stray}, which this call does not write; expected {known:?}");
-    Err(errors::new(py, Class::Shape, message))
+    Err(errors::new(py, ErrorClass::Shape, message))
 }
 
 /// Returns the caller's array for a part, and its key.
@@ -138,7 +138,7 @@ fn caller_array<'a, 'py>(
 }
 
 /// Returns the caller's array as a writable view.
-fn writable_view<'py, T: Written>(
+fn writable_view<'py, T: OutputElement>(
     value: &Bound<'py, PyAny>,
     key: &Bound<'py, PyString>,
     shape: &[usize],
@@ -156,5 +156,5 @@ fn writable_view<'py, T: Written>(
 fn missing_error(key: &Bound<'_, PyString>, expected: &str) -> PyErr {
     let message =
         format!("out[{key:?}] is missing or unusable, expected {expected}; pass what sample() returned");
-    errors::new(key.py(), Class::Shape, message)
+    errors::new(key.py(), ErrorClass::Shape, message)
 }

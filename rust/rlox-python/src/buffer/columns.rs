@@ -9,7 +9,7 @@ use rlox_core::{Error, Field};
 
 use super::incoming::{self, Bytes};
 use crate::convert::coerce;
-use crate::errors::{self, Class, OrRaise, ReplaceRefusal};
+use crate::errors::{self, ErrorClass, OrRaise, ReplaceRefusal};
 
 /// The columns of a buffer and its number of environments. They never change, so calls read them
 /// without the buffer's lock.
@@ -25,7 +25,7 @@ pub(super) struct Columns {
 }
 
 /// The arguments of a push, in the order of its signature.
-pub(super) struct Pushed<'a, 'py> {
+pub(super) struct PushArgs<'a, 'py> {
     pub obs: &'a Bound<'py, PyAny>,
     pub actions: &'a Bound<'py, PyAny>,
     pub rewards: &'a Bound<'py, PyAny>,
@@ -134,7 +134,7 @@ impl Columns {
     /// `store`.
     pub(super) fn read<T>(
         &self,
-        pushed: Pushed<'_, '_>,
+        pushed: PushArgs<'_, '_>,
         n: Option<usize>,
         store: impl FnOnce(Transitions<'_>) -> PyResult<T>,
     ) -> PyResult<T> {
@@ -193,7 +193,7 @@ impl Columns {
             let shown = key.bind(py).to_string_lossy();
             let part = value.get_item(key).replace_refusal(py, |_| {
                 let message = format!("{name} has no {shown:?}, expected a mapping with that key");
-                errors::new(py, Class::Shape, message)
+                errors::new(py, ErrorClass::Shape, message)
             })?;
             incoming::read(&part, &format!("{name}[{shown:?}]"), &column.field, lead)
         };
@@ -213,11 +213,15 @@ impl Columns {
         let unknown = keys.find(|key| !known.contains(&key.trim_matches('\'')));
         let message =
             format!("{name} has the key {}, expected {known:?} and no other", unknown.unwrap_or_default());
-        errors::new(value.py(), Class::Shape, message)
+        errors::new(value.py(), ErrorClass::Shape, message)
     }
 
     /// Reads actions, rewards and the extra columns, all of which are required.
-    fn read_other_columns<'py>(&self, pushed: &Pushed<'_, 'py>, lead: &[usize]) -> PyResult<Vec<Bytes<'py>>> {
+    fn read_other_columns<'py>(
+        &self,
+        pushed: &PushArgs<'_, 'py>,
+        lead: &[usize],
+    ) -> PyResult<Vec<Bytes<'py>>> {
         let py = pushed.obs.py();
         let n_extra = pushed.extra.map_or(0, PyDictMethods::len);
         let extras = self.schema.extras();
@@ -243,7 +247,7 @@ impl Columns {
             };
             let value = value.ok_or_else(|| {
                 let message = format!("column {} is missing; pass it in extra", field.name);
-                errors::new(py, Class::Shape, message)
+                errors::new(py, ErrorClass::Shape, message)
             })?;
             columns.push(incoming::read(&value, &field.name, field, lead)?);
         }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use rlox_core::{Dtype, Field};
 
 use crate::convert::coerce;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 
 /// Applies `work` in float64 to observations, `[..., *row]`. The result is float32 if the
 /// observations are, else float64.
@@ -15,7 +15,7 @@ pub(super) fn apply_in_float64<'py>(
     work: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let array = coerce::array(obs, "obs")?;
-    let shape_error = |message| Err(errors::new(obs.py(), Class::Shape, message));
+    let shape_error = |message| Err(errors::new(obs.py(), ErrorClass::Shape, message));
     if !b"fiub".contains(&array.dtype().kind()) {
         return shape_error(format!("obs has dtype {}, expected numbers", array.dtype()));
     }
@@ -54,7 +54,7 @@ pub(super) fn read_rows<'py>(
                 "{name} has shape {shape:?}, expected [{n}, ...] or {n} rows in a flat array \
                  ({n} is the length of rewards)"
             );
-            return Err(errors::new(value.py(), Class::Shape, message));
+            return Err(errors::new(value.py(), ErrorClass::Shape, message));
         }
     };
     Ok((array, Field::new(name, dtype, row)))

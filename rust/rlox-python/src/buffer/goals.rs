@@ -14,9 +14,9 @@ use super::arrays::Arrays;
 use super::columns::Columns;
 use super::shared;
 use super::shared::SampleArgs;
-use crate::convert::coerce::{self, Number, Text};
-use crate::detach::reading;
-use crate::errors::{self, Class, OrRaise};
+use crate::convert::coerce::{self, IntegerArg, TextArg};
+use crate::detach::with_read_lock;
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::{View, ViewMut};
 
 /// How `ReplayBuffer.sample(her=...)` replaces goals (Andrychowicz et al. 2017, section 4.5).
@@ -51,14 +51,14 @@ pub(crate) struct PyHindsightConfig {
 impl PyHindsightConfig {
     #[new]
     #[pyo3(
-        signature = (compute_reward, strategy=Text::Omitted("future"), k=Number::OMITTED, *, ratio=None),
+        signature = (compute_reward, strategy=TextArg::Omitted("future"), k=IntegerArg::OMITTED, *, ratio=None),
         text_signature = "(compute_reward, strategy='future', k=4, *, ratio=None)"
     )]
     fn new(
         py: Python<'_>,
         compute_reward: Py<PyAny>,
-        strategy: Text<'_>,
-        k: Number<'_>,
+        strategy: TextArg<'_>,
+        k: IntegerArg<'_>,
         ratio: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         if !compute_reward.bind(py).is_callable() {
@@ -66,7 +66,7 @@ impl PyHindsightConfig {
             let message = format!(
                 "compute_reward is {shown}, expected compute_reward(achieved_goal, desired_goal, info)"
             );
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         }
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let k = k.read("k", 4)? as f64;
@@ -98,7 +98,7 @@ struct GoalColumns {
     achieved: usize,
     desired: usize,
     /// Bytes of a goal.
-    width: usize,
+    goal_bytes: usize,
 }
 
 impl GoalColumns {
@@ -112,12 +112,12 @@ impl GoalColumns {
         match (find("achieved_goal"), find("desired_goal")) {
             (Some(achieved), Some(desired)) if same(achieved, desired) => {
                 let width = obs.get(desired).map_or(0, |column| column.field.row_bytes());
-                Ok(Self { achieved, desired, width })
+                Ok(Self { achieved, desired, goal_bytes: width })
             }
             _ => {
                 let message = "her needs dict observations with achieved_goal and desired_goal of \
                                one dtype and shape; pass obs_spaces";
-                Err(errors::new(py, Class::Config, message))
+                Err(errors::new(py, ErrorClass::Config, message))
             }
         }
     }
@@ -128,8 +128,8 @@ impl GoalColumns {
     fn replace(self, batch: &mut Batch<'_, '_>, positions: &[usize], new_goals: &[u8]) {
         for columns in [&mut *batch.obs, &mut *batch.next_obs] {
             let Some(out) = columns.get_mut(self.desired) else { continue };
-            for (place, goal) in positions.iter().zip(new_goals.chunks_exact(self.width)) {
-                if let Some(slot) = out.chunks_exact_mut(self.width).nth(*place) {
+            for (place, goal) in positions.iter().zip(new_goals.chunks_exact(self.goal_bytes)) {
+                if let Some(slot) = out.chunks_exact_mut(self.goal_bytes).nth(*place) {
                     slot.copy_from_slice(goal);
                 }
             }
@@ -154,13 +154,13 @@ pub(super) fn sample<'py>(
     let (request, hindsight) = (args.request, config.hindsight);
     let rows = request.rows().or_raise(py)?;
     let mut arrays = Arrays::new(py, columns, &args.lead, BatchKind::Transitions, out)?;
-    let positions = arrays.batch(py, |batch| {
-        reading(py, buffer, shared::cost(columns, rows), |buffer| {
+    let positions = arrays.fill_with(py, |batch| {
+        with_read_lock(py, buffer, shared::copy_nanoseconds(columns, rows), |buffer| {
             let draws = buffer.sample_hindsight(request, hindsight)?;
             buffer.gather(&draws.rows, None, batch)?;
             let (row_positions, sources): (Vec<usize>, Vec<RowRef>) =
                 draws.relabels.iter().map(|relabel| (relabel.index, relabel.goal)).unzip();
-            let mut new_goals = vec![0; row_positions.len() * goals.width];
+            let mut new_goals = vec![0; row_positions.len() * goals.goal_bytes];
             buffer.rows().gather_obs(goals.achieved, ObsKind::NextObs, &sources, &mut new_goals)?;
             goals.replace(batch, &row_positions, &new_goals);
             Ok(row_positions)
@@ -181,11 +181,11 @@ fn recompute_rewards(
     lead: &[usize],
     config: &PyHindsightConfig,
 ) -> PyResult<()> {
-    let mut index = ViewMut::<u64>::fresh(py, &[positions.len()])?;
-    for (slot, &place) in index.slice_mut().iter_mut().zip(positions) {
+    let mut indices = ViewMut::<u64>::fresh(py, &[positions.len()])?;
+    for (slot, &place) in indices.slice_mut().iter_mut().zip(positions) {
         *slot = place as u64;
     }
-    let index = index.into_array();
+    let index = indices.into_array();
     let achieved =
         merge_leading_axes(&batch.as_any().get_item("next_obs")?.get_item("achieved_goal")?, lead)?;
     let desired = merge_leading_axes(&batch.as_any().get_item("obs")?.get_item("desired_goal")?, lead)?;
@@ -198,7 +198,7 @@ fn recompute_rewards(
             rewards.shape(),
             positions.len()
         );
-        return Err(errors::new(py, Class::Shape, message));
+        return Err(errors::new(py, ErrorClass::Shape, message));
     }
     let column = merge_leading_axes(&batch.as_any().get_item("rewards")?, lead)?;
     let is_single = column.cast::<PyArrayDyn<f32>>().is_ok();
@@ -210,7 +210,7 @@ fn recompute_rewards(
         let message = format!(
             "compute_reward returned {reward:?} for a goal, expected numbers that are finite in {dtype}"
         );
-        return Err(errors::new(py, Class::NonFinite, message));
+        return Err(errors::new(py, ErrorClass::NonFinite, message));
     }
     let rewards = rewards.call_method1(intern!(py, "reshape"), (positions.len(),))?;
     column.set_item(index, rewards)

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyFloat};
 use rlox_core::{Dtype, Field, with_dtype};
 
 use crate::convert::{coerce, masked};
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 use crate::memory::views::{Plain, View};
 
 /// The bytes of a column's rows.
@@ -88,7 +88,7 @@ trait Element: Sized {
     fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>>;
 }
 
-macro_rules! whole {
+macro_rules! impl_integers {
     ($($type:ty)+) => { $(impl Element for $type {
         #[inline]
         fn view<'py>(
@@ -98,19 +98,19 @@ macro_rules! whole {
         ) -> PyResult<View<'py, u8>> {
             match View::<$type>::of(array) {
                 Ok(view) => Ok(view.into_bytes()),
-                Err(_) => whole::<$type>(array, name, dtype),
+                Err(_) => copy_integers::<$type>(array, name, dtype),
             }
         }
 
         fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>> {
-            Ok(value.extract::<$type>().ok().map(|whole| number(whole.to_ne_bytes())))
+            Ok(value.extract::<$type>().ok().map(|whole| number_bytes(whole.to_ne_bytes())))
         }
     })+ };
 }
 
-whole! { u8 u16 u32 u64 i8 i16 i32 i64 }
+impl_integers! { u8 u16 u32 u64 i8 i16 i32 i64 }
 
-macro_rules! float {
+macro_rules! impl_floats {
     ($($type:ty)+) => { $(impl Element for $type {
         #[inline]
         fn view<'py>(
@@ -126,7 +126,7 @@ macro_rules! float {
                 let wide = coerce::numbers::<f64>(array, name)?;
                 let mut pairs = narrow.slice().iter().zip(wide.slice());
                 if let Some((_, wide)) = pairs.find(|(n, wide)| n.is_infinite() && wide.is_finite()) {
-                    return Err(beyond(array.py(), name, format_args!("{wide:e}"), dtype));
+                    return Err(range_error(array.py(), name, format_args!("{wide:e}"), dtype));
                 }
             }
             Ok(narrow.into_bytes())
@@ -141,16 +141,16 @@ macro_rules! float {
         fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>> {
             let wide = match value.cast_exact::<PyFloat>() {
                 Ok(exact) => Some(exact.value()),
-                Err(_) => coerce::real_if_any(value)?,
+                Err(_) => coerce::try_real(value)?,
             };
             let narrow = wide.map(|wide| (wide, wide as $type));
             let fits = narrow.filter(|(wide, narrow)| narrow.is_finite() || !wide.is_finite());
-            Ok(fits.map(|(_, narrow)| number(narrow.to_ne_bytes())))
+            Ok(fits.map(|(_, narrow)| number_bytes(narrow.to_ne_bytes())))
         }
     })+ };
 }
 
-float! { f32 f64 }
+impl_floats! { f32 f64 }
 
 impl Element for bool {
     fn view<'py>(array: &Bound<'py, PyUntypedArray>, name: &str, _dtype: Dtype) -> PyResult<View<'py, u8>> {
@@ -164,13 +164,13 @@ impl Element for bool {
     }
 
     fn number(value: &Bound<'_, PyAny>) -> PyResult<Option<Bytes<'static>>> {
-        Ok(value.cast::<PyBool>().ok().map(|flag| number([u8::from(flag.is_true())])))
+        Ok(value.cast::<PyBool>().ok().map(|flag| number_bytes([u8::from(flag.is_true())])))
     }
 }
 
 /// Copies integers of any type; each has to fit into `T`.
 #[cold]
-fn whole<'py, T: Plain + TryFrom<i128>>(
+fn copy_integers<'py, T: Plain + TryFrom<i128>>(
     array: &Bound<'py, PyUntypedArray>,
     name: &str,
     dtype: Dtype,
@@ -183,14 +183,14 @@ fn whole<'py, T: Plain + TryFrom<i128>>(
     };
     let mut numbers = wide.slice().iter().map(|&number| to_i128(number));
     if let Some(number) = numbers.find(|&number| T::try_from(number).is_err()) {
-        return Err(beyond(array.py(), name, number, dtype));
+        return Err(range_error(array.py(), name, number, dtype));
     }
     Ok(coerce::elements::<T>(array, name, "iub")?.into_bytes())
 }
 
-fn beyond(py: Python<'_>, name: &str, number: impl Display, dtype: Dtype) -> PyErr {
+fn range_error(py: Python<'_>, name: &str, number: impl Display, dtype: Dtype) -> PyErr {
     let message = format!("{name} holds {number}, expected {} numbers", dtype.name());
-    errors::new(py, Class::Shape, message)
+    errors::new(py, ErrorClass::Shape, message)
 }
 
 /// Checks for the shape `lead + field.shape`. A column of flat rows takes rows of any shape with
@@ -217,10 +217,10 @@ fn check_shape(array: &Bound<'_, PyUntypedArray>, name: &str, field: &Field, lea
     }
     let expected: Vec<usize> = lead.iter().chain(&field.shape).copied().collect();
     let message = format!("{name} has shape {shape:?}, expected {expected:?}");
-    Err(errors::new(array.py(), Class::Shape, message))
+    Err(errors::new(array.py(), ErrorClass::Shape, message))
 }
 
-fn number<const N: usize>(bytes: [u8; N]) -> Bytes<'static> {
+fn number_bytes<const N: usize>(bytes: [u8; N]) -> Bytes<'static> {
     let mut padded = [0; 8];
     for (slot, byte) in padded.iter_mut().zip(bytes) {
         *slot = byte;

@@ -46,7 +46,7 @@ macro_rules! push_methods {
                 extra: Option<&Bound<'py, PyDict>>,
             ) -> PyResult<()> {
                 let (actions, rewards) = (action, reward);
-                let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+                let pushed = PushArgs { obs, actions, rewards, terminated, truncated, next_obs, extra };
                 shared::push(py, &self.columns, &self.buffer, pushed, None)
             }
 
@@ -78,7 +78,7 @@ macro_rules! push_methods {
                 env_ids: Option<&Bound<'py, PyAny>>,
                 extra: Option<&Bound<'py, PyDict>>,
             ) -> PyResult<()> {
-                let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+                let pushed = PushArgs { obs, actions, rewards, terminated, truncated, next_obs, extra };
                 shared::push_batch(py, &self.columns, &self.buffer, pushed, None, env_ids)
             }
         }
@@ -111,31 +111,31 @@ macro_rules! ring_methods {
             /// Ends the running episode of environment `env` after its newest transition, whatever
             /// its flags are: n-step windows and hindsight goals do not reach beyond it. Call this
             /// when an environment has crashed and was replaced.
-            #[pyo3(signature = (env=Number::OMITTED), text_signature = "($self, env=0)")]
-            fn cut_episode(&self, py: Python<'_>, env: Number<'_>) -> PyResult<()> {
-                let env = settings::size(&env, "env", 0)?;
-                let cost = shared::waits(&self.buffer);
-                crate::detach::writing(py, &self.buffer, cost, |buffer| buffer.cut_episode(env))
+            #[pyo3(signature = (env=IntegerArg::OMITTED), text_signature = "($self, env=0)")]
+            fn cut_episode(&self, py: Python<'_>, env: IntegerArg<'_>) -> PyResult<()> {
+                let env = settings::read_size(&env, "env", 0)?;
+                let cost = shared::short_call_nanoseconds(&self.buffer);
+                crate::detach::with_write_lock(py, &self.buffer, cost, |buffer| buffer.cut_episode(env))
             }
 
             fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).len()))
+                crate::detach::with_read_lock(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).len()))
             }
 
             fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-                let (held, capacity) = (slf.get().__len__(slf.py())?, slf.get().capacity(slf.py())?);
+                let (n_stored, capacity) = (slf.get().__len__(slf.py())?, slf.get().capacity(slf.py())?);
                 let (name, n_envs) = (slf.get_type().name()?, slf.get().n_envs());
-                Ok(format!("{name}({held} of {capacity} transitions, n_envs={n_envs})"))
+                Ok(format!("{name}({n_stored} of {capacity} transitions, n_envs={n_envs})"))
             }
 
             fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
-                Err(crate::errors::not_copied(slf, crate::errors::SAVED))
+                Err(crate::errors::not_copyable_error(slf, crate::errors::HOW_TO_MOVE))
             }
 
             /// Largest number of transitions, a multiple of `n_envs`.
             #[getter]
             fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).capacity()))
+                crate::detach::with_read_lock(py, &self.buffer, 100, |buffer| Ok(rlox_core::buffer::Rows::rings(buffer.rows()).capacity()))
             }
 
             /// Number of environments.
@@ -151,7 +151,7 @@ macro_rules! ring_methods {
 /// `from_spaces`.
 // rustfmt would move some of the attributes further to the right at each run.
 #[rustfmt::skip]
-macro_rules! held_methods {
+macro_rules! memory_buffer_methods {
     ($class:ident, $from_spaces:tt) => {
         #[pymethods]
         impl $class {
@@ -188,7 +188,7 @@ macro_rules! held_methods {
             fn update(
                 &self,
                 py: Python<'_>,
-                column: Text<'_>,
+                column: TextArg<'_>,
                 indices: &Bound<'_, PyAny>,
                 values: &Bound<'_, PyAny>,
             ) -> PyResult<u64> {
@@ -197,7 +197,7 @@ macro_rules! held_methods {
 
             /// Removes every transition; indices continue to count up.
             fn clear(&self, py: Python<'_>) -> PyResult<()> {
-                crate::detach::detached(py, crate::detach::LONG, || {
+                crate::detach::detached(py, crate::detach::ALWAYS_RELEASE, || {
                     self.buffer.replace(|buffer| {
                         buffer.clear();
                         Ok(())
@@ -237,12 +237,12 @@ macro_rules! held_methods {
             ///     ConfigError: `name` has characters other than letters, digits, `_` and `-`, or
             ///         is `newest`.
             #[pyo3(
-                signature = (path, name=Text::Omitted("last")),
+                signature = (path, name=TextArg::Omitted("last")),
                 text_signature = "($self, path, name='last')"
             )]
-            fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+            fn save(&self, py: Python<'_>, path: PathArg<'_>, name: TextArg<'_>) -> PyResult<u64> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                crate::detach::detached(py, crate::detach::LONG, || Ok(self.buffer.save(&path, &name)?.new_bytes))
+                crate::detach::detached(py, crate::detach::ALWAYS_RELEASE, || Ok(self.buffer.save(&path, &name)?.new_bytes))
             }
 
             /// Continues from a save, with the same rows, indices, draws and priorities. The saved
@@ -254,28 +254,28 @@ macro_rules! held_methods {
             ///     CheckpointError: a file is damaged (the message has the file and the byte) or
             ///         missing, or is from a buffer of another layout. Nothing changes then.
             #[pyo3(
-                signature = (path, name=Text::Omitted("last")),
+                signature = (path, name=TextArg::Omitted("last")),
                 text_signature = "($self, path, name='last')"
             )]
-            fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+            fn load(&self, py: Python<'_>, path: PathArg<'_>, name: TextArg<'_>) -> PyResult<()> {
                 let (path, name) = (path.read("path")?, name.read("name")?);
-                crate::detach::detached(py, crate::detach::LONG, || self.buffer.load(&path, &name))
+                crate::detach::detached(py, crate::detach::ALWAYS_RELEASE, || self.buffer.load(&path, &name))
             }
 
             /// Number of transitions pushed so far, overwritten ones included.
             #[getter]
             fn n_pushed(&self, py: Python<'_>) -> PyResult<u64> {
-                crate::detach::reading(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().n_pushed()))
+                crate::detach::with_read_lock(py, &self.buffer, 100, |buffer| Ok(buffer.rows().rings().n_pushed()))
             }
 
             /// Bytes of memory in use. All records and whole blocks of observations count, though
             /// the system provides memory only at the first write.
             #[getter]
             fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-                crate::detach::reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.rows().nbytes()))
+                crate::detach::with_read_lock(py, &self.buffer, 1_000, |buffer| Ok(buffer.rows().nbytes()))
             }
         }
     };
 }
 
-pub(super) use {held_methods, push_methods, ring_methods};
+pub(super) use {memory_buffer_methods, push_methods, ring_methods};

@@ -3,14 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rlox_core::Shared;
-use rlox_core::buffer::{BatchKind, MmapReplayBuffer, TierConfig};
+use rlox_core::buffer::{BatchKind, MmapConfig, MmapReplayBuffer};
 
-use super::columns::{Columns, Pushed};
+use super::columns::{Columns, PushArgs};
 use super::methods::{push_methods, ring_methods};
 use super::{settings, shared};
-use crate::convert::coerce::{Number, Text};
+use crate::convert::coerce::{IntegerArg, TextArg};
 use crate::convert::paths::PathArg;
-use crate::detach::{detached, reading};
+use crate::detach::{detached, with_read_lock};
 use crate::errors::OrRaise;
 
 /// A ring of transitions with its newer part in memory and its older part on disk.
@@ -57,36 +57,36 @@ ring_methods!(PyMmapReplayBuffer);
 impl PyMmapReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (hot_capacity, total_capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED,
-            cold_path=None, *, n_envs=Number::OMITTED, seed=Number::OMITTED, reopen=true,
+        signature = (hot_capacity, total_capacity, obs_dim=IntegerArg::OMITTED, act_dim=IntegerArg::OMITTED,
+            cold_path=None, *, n_envs=IntegerArg::OMITTED, seed=IntegerArg::OMITTED, reopen=true,
             **keywords),
         text_signature = "(hot_capacity, total_capacity, obs_dim=None, act_dim=None, cold_path=None, *, n_envs=1, seed=0, reopen=True, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "the settings of a buffer")]
     fn new<'py>(
         py: Python<'py>,
-        hot_capacity: Number<'py>,
-        total_capacity: Number<'py>,
-        obs_dim: Number<'py>,
-        act_dim: Number<'py>,
+        hot_capacity: IntegerArg<'py>,
+        total_capacity: IntegerArg<'py>,
+        obs_dim: IntegerArg<'py>,
+        act_dim: IntegerArg<'py>,
         cold_path: Option<PathArg<'py>>,
-        n_envs: Number<'py>,
-        seed: Number<'py>,
+        n_envs: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
         reopen: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
+        let columns = settings::read_columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
         let missing = || rlox_core::Error::config("cold_path", "missing", "a path for the segments");
         let path = cold_path.ok_or_else(missing).or_raise(py)?.read("cold_path")?;
-        let hot_capacity = settings::size(&hot_capacity, "hot_capacity", 0)?;
-        let total_capacity = settings::size(&total_capacity, "total_capacity", 0)?;
+        let hot_capacity = settings::read_size(&hot_capacity, "hot_capacity", 0)?;
+        let total_capacity = settings::read_size(&total_capacity, "total_capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || {
-            let tiers = TierConfig { hot_capacity, total_capacity, path: &path, reopen };
+            let tiers = MmapConfig { hot_capacity, total_capacity, path: &path, reopen };
             MmapReplayBuffer::new(schema, &tiers, n_envs, seed)
         };
-        let buffer = detached(py, crate::detach::LONG, make)?;
+        let buffer = detached(py, crate::detach::ALWAYS_RELEASE, make)?;
         Ok(Self { columns, buffer: Shared::new(buffer) })
     }
 
@@ -97,23 +97,23 @@ impl PyMmapReplayBuffer {
     ///     ConfigError: the buffer is empty or closed, or a setting is out of range.
     ///     CheckpointError: a row on disk is damaged; the message has the file and the byte.
     #[pyo3(
-        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
-            n_step=Number::OMITTED, gamma=None, out=None),
+        signature = (batch_size, seed=IntegerArg::OMITTED, *, n_batches=IntegerArg::OMITTED,
+            n_step=IntegerArg::OMITTED, gamma=None, out=None),
         text_signature = "($self, batch_size, seed=None, *, n_batches=None, n_step=None, gamma=None, out=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "one call samples and looks ahead")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Number<'py>,
-        seed: Number<'py>,
-        n_batches: Number<'py>,
-        n_step: Number<'py>,
+        batch_size: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
+        n_batches: IntegerArg<'py>,
+        n_step: IntegerArg<'py>,
         gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
-        let n_step = shared::n_step(py, &n_step, gamma)?;
+        let n_step = shared::read_n_step(py, &n_step, gamma)?;
         let kind = if n_step.is_some() { BatchKind::NStep } else { BatchKind::Transitions };
         shared::sample(py, (&self.columns, &self.buffer), &args, (kind, n_step), out)
     }
@@ -133,7 +133,7 @@ impl PyMmapReplayBuffer {
     fn update(
         &self,
         py: Python<'_>,
-        column: Text<'_>,
+        column: TextArg<'_>,
         indices: &Bound<'_, PyAny>,
         values: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
@@ -143,7 +143,7 @@ impl PyMmapReplayBuffer {
     /// Seals the rows that are only in memory, so that they survive the process. The newest row of
     /// an environment counts as unsealed until its next observation is known.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, crate::detach::LONG, || self.buffer.flush())
+        detached(py, crate::detach::ALWAYS_RELEASE, || self.buffer.flush())
     }
 
     /// Closes the buffer and removes its files except those that saves need. With `keep` every row
@@ -152,59 +152,59 @@ impl PyMmapReplayBuffer {
     /// A buffer that is dropped without `close` leaves its sealed rows.
     #[pyo3(signature = (keep=false))]
     fn close(&self, py: Python<'_>, keep: bool) -> PyResult<()> {
-        detached(py, crate::detach::LONG, || self.buffer.close(keep))
+        detached(py, crate::detach::ALWAYS_RELEASE, || self.buffer.close(keep))
     }
 
     /// Saves the exact state, running episodes and draws included, as `name` next to the rows. It
     /// seals the rows and keeps them as long as the save exists.
     #[pyo3(
-        signature = (name=Text::Omitted("last")),
+        signature = (name=TextArg::Omitted("last")),
         text_signature = "($self, name='last')"
     )]
-    fn save(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
+    fn save(&self, py: Python<'_>, name: TextArg<'_>) -> PyResult<()> {
         let name = name.read("name")?;
-        detached(py, crate::detach::LONG, || self.buffer.save(&name))
+        detached(py, crate::detach::ALWAYS_RELEASE, || self.buffer.save(&name))
     }
 
     /// Continues from the state saved as `name`; rows pushed since are dropped.
     ///
     /// Raises CheckpointError for files that are damaged or missing; nothing changes then.
     #[pyo3(
-        signature = (name=Text::Omitted("last")),
+        signature = (name=TextArg::Omitted("last")),
         text_signature = "($self, name='last')"
     )]
-    fn load(&self, py: Python<'_>, name: Text<'_>) -> PyResult<()> {
+    fn load(&self, py: Python<'_>, name: TextArg<'_>) -> PyResult<()> {
         let name = name.read("name")?;
-        detached(py, crate::detach::LONG, || self.buffer.restore(&name))
+        detached(py, crate::detach::ALWAYS_RELEASE, || self.buffer.restore(&name))
     }
 
     /// Reads and checks every sealed row; raises CheckpointError at the first damaged one.
     fn verify(&self, py: Python<'_>) -> PyResult<()> {
-        reading(py, &self.buffer, crate::detach::LONG, MmapReplayBuffer::verify)
+        with_read_lock(py, &self.buffer, crate::detach::ALWAYS_RELEASE, MmapReplayBuffer::verify)
     }
 
     /// Number of transitions in memory.
     #[getter]
     fn n_hot(&self, py: Python<'_>) -> PyResult<usize> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.memory().rings().len()))
+        with_read_lock(py, &self.buffer, 100, |buffer| Ok(buffer.memory().rings().len()))
     }
 
     /// Number of newest transitions that would be lost if the process died now.
     #[getter]
     fn n_unsealed(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.n_unsealed()))
+        with_read_lock(py, &self.buffer, 100, |buffer| Ok(buffer.n_unsealed()))
     }
 
     /// Bytes of memory used for transitions.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> PyResult<usize> {
-        reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.memory().nbytes()))
+        with_read_lock(py, &self.buffer, 1_000, |buffer| Ok(buffer.memory().nbytes()))
     }
 
     /// Bytes of the segments on disk.
     #[getter]
     fn disk_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.buffer, 1_000, |buffer| Ok(buffer.disk_bytes()))
+        with_read_lock(py, &self.buffer, 1_000, |buffer| Ok(buffer.disk_bytes()))
     }
 }
 
@@ -219,11 +219,11 @@ impl PyMmapReplayBuffer {
 ///     CheckpointError: a save named in `keep` does not exist or cannot be read; nothing is removed
 ///         then.
 #[pyfunction]
-pub(crate) fn prune_replay(py: Python<'_>, path: PathArg<'_>, keep: Vec<Text<'_>>) -> PyResult<usize> {
+pub(crate) fn prune_replay(py: Python<'_>, path: PathArg<'_>, keep: Vec<TextArg<'_>>) -> PyResult<usize> {
     let path = path.read("path")?;
     let keep = keep.iter().map(|name| Ok(name.read("keep")?.into_owned()));
     let keep: Vec<String> = keep.collect::<PyResult<_>>()?;
-    detached(py, crate::detach::LONG, || {
+    detached(py, crate::detach::ALWAYS_RELEASE, || {
         let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
         rlox_core::buffer::prune(&path, &keep)
     })

@@ -1,10 +1,10 @@
 //! Experience buffers for Python.
 
 mod arrays;
+mod buffer_ref;
 mod columns;
 mod dataset_arrays;
 mod goals;
-mod held;
 mod incoming;
 mod methods;
 mod mmap;
@@ -16,8 +16,8 @@ mod settings;
 mod shared;
 mod state;
 
+pub(crate) use buffer_ref::ReplayBufferRef;
 pub(crate) use goals::PyHindsightConfig;
-pub(crate) use held::ReplayBufferRef;
 pub(crate) use mmap::{PyMmapReplayBuffer, prune_replay};
 pub(crate) use offline::PyOfflineDatasetBuffer;
 pub(crate) use prioritized::PyPrioritizedReplayBuffer;

@@ -14,10 +14,10 @@ use super::columns::Columns;
 use super::dataset_arrays::{apply_in_float64, read_rows};
 use super::shared::SampleArgs;
 use super::{incoming, shared};
-use crate::convert::coerce::{self, Number, Text};
+use crate::convert::coerce::{self, IntegerArg, TextArg};
 use crate::convert::paths::PathArg;
-use crate::detach::{detached, reading};
-use crate::errors::{self, Class, OrRaise};
+use crate::detach::{detached, with_read_lock};
+use crate::errors::{self, ErrorClass, OrRaise};
 
 /// A dataset of transitions for offline learning, built once and then read-only.
 ///
@@ -54,7 +54,7 @@ impl PyOfflineDatasetBuffer {
     #[new]
     #[pyo3(
         signature = (obs, next_obs, actions, rewards, terminated, truncated, normalize=false, *,
-            seed=Number::OMITTED),
+            seed=IntegerArg::OMITTED),
         text_signature = "(obs, next_obs, actions, rewards, terminated, truncated, normalize=False, *, seed=0)"
     )]
     #[expect(clippy::too_many_arguments, reason = "a dataset has so many parts")]
@@ -67,7 +67,7 @@ impl PyOfflineDatasetBuffer {
         terminated: &Bound<'py, PyAny>,
         truncated: &Bound<'py, PyAny>,
         normalize: bool,
-        seed: Number<'py>,
+        seed: IntegerArg<'py>,
     ) -> PyResult<Self> {
         let rewards = coerce::array(rewards, "rewards")?;
         coerce::check_ndim(&rewards, "rewards", &["n"])?;
@@ -104,7 +104,7 @@ impl PyOfflineDatasetBuffer {
             truncated: truncated.slice(),
         };
         let load = || OfflineDataset::new(schema, rows, normalize, seed);
-        let data = detached(py, crate::detach::LONG, load)?;
+        let data = detached(py, crate::detach::ALWAYS_RELEASE, load)?;
         Ok(Self { columns, dataset: Shared::new(data) })
     }
 
@@ -126,15 +126,15 @@ impl PyOfflineDatasetBuffer {
     /// Raises:
     ///     ConfigError: a setting is out of range.
     #[pyo3(
-        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED, out=None),
+        signature = (batch_size, seed=IntegerArg::OMITTED, *, n_batches=IntegerArg::OMITTED, out=None),
         text_signature = "($self, batch_size, seed=None, *, n_batches=None, out=None)"
     )]
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Number<'py>,
-        seed: Number<'py>,
-        n_batches: Number<'py>,
+        batch_size: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
+        n_batches: IntegerArg<'py>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
@@ -164,17 +164,18 @@ impl PyOfflineDatasetBuffer {
     /// Raises:
     ///     ConfigError: a setting is out of range.
     #[pyo3(
-        signature = (batch_size, seq_len, seed=Number::OMITTED),
+        signature = (batch_size, seq_len, seed=IntegerArg::OMITTED),
         text_signature = "($self, batch_size, seq_len, seed=None)"
     )]
     fn sample_trajectories<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Number<'py>,
-        seq_len: Number<'py>,
-        seed: Number<'py>,
+        batch_size: IntegerArg<'py>,
+        seq_len: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let args = shared::parse_sample_args(&batch_size, &seed, &Number::OMITTED)?.with_windows(&seq_len)?;
+        let args =
+            shared::parse_sample_args(&batch_size, &seed, &IntegerArg::OMITTED)?.with_windows(&seq_len)?;
         self.draw_batch(py, &args, BatchKind::Trajectories, None, |data, draw_args, batch| {
             let draws = data.sample_trajectories(draw_args.request)?;
             data.gather_trajectories(&draws, draw_args.request.len, batch)
@@ -245,12 +246,12 @@ impl PyOfflineDatasetBuffer {
     /// buffers may share; the rest is as in `ReplayBuffer.save`. The first save into a folder
     /// writes the rows, later ones only list them.
     #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
+        signature = (path, name=TextArg::Omitted("last")),
         text_signature = "($self, path, name='last')"
     )]
-    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<u64> {
+    fn save(&self, py: Python<'_>, path: PathArg<'_>, name: TextArg<'_>) -> PyResult<u64> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        detached(py, crate::detach::LONG, || Ok(self.dataset.save(&path, &name)?.new_bytes))
+        detached(py, crate::detach::ALWAYS_RELEASE, || Ok(self.dataset.save(&path, &name)?.new_bytes))
     }
 
     /// Continues from a save, with the same rows, moments and draws. The saved dataset must have the
@@ -260,12 +261,12 @@ impl PyOfflineDatasetBuffer {
     ///     CheckpointError: a file is damaged (the message has the file and the byte) or missing, or
     ///         has another layout. Nothing changes then.
     #[pyo3(
-        signature = (path, name=Text::Omitted("last")),
+        signature = (path, name=TextArg::Omitted("last")),
         text_signature = "($self, path, name='last')"
     )]
-    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: Text<'_>) -> PyResult<()> {
+    fn load(&self, py: Python<'_>, path: PathArg<'_>, name: TextArg<'_>) -> PyResult<()> {
         let (path, name) = (path.read("path")?, name.read("name")?);
-        detached(py, crate::detach::LONG, || self.dataset.load(&path, &name))
+        detached(py, crate::detach::ALWAYS_RELEASE, || self.dataset.load(&path, &name))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -277,7 +278,7 @@ impl PyOfflineDatasetBuffer {
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
-        Err(crate::errors::not_copied(slf, crate::errors::SAVED))
+        Err(crate::errors::not_copyable_error(slf, crate::errors::HOW_TO_MOVE))
     }
 }
 
@@ -293,8 +294,9 @@ impl PyOfflineDatasetBuffer {
     ) -> PyResult<Bound<'py, PyDict>> {
         let rows = args.request.rows().or_raise(py)?;
         let mut arrays = Arrays::new(py, &self.columns, &args.lead, kind, out)?;
-        let cost = shared::cost(&self.columns, rows);
-        arrays.batch(py, |batch| reading(py, &self.dataset, cost, |data| fill(data, args, batch)))?;
+        let cost = shared::copy_nanoseconds(&self.columns, rows);
+        arrays
+            .fill_with(py, |batch| with_read_lock(py, &self.dataset, cost, |data| fill(data, args, batch)))?;
         arrays.into_dict(py)
     }
 
@@ -304,7 +306,7 @@ impl PyOfflineDatasetBuffer {
         py: Python<'_>,
         read: impl FnOnce(&OfflineDataset) -> T + Send,
     ) -> PyResult<T> {
-        reading(py, &self.dataset, 1_000, |data| Ok(read(data)))
+        with_read_lock(py, &self.dataset, 1_000, |data| Ok(read(data)))
     }
 
     /// Returns `values` as an array in the shape of an observation.
@@ -322,7 +324,7 @@ impl PyOfflineDatasetBuffer {
     fn moments<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let missing = || {
             let message = "observations are whole numbers, expected float ones to normalise";
-            errors::new(py, Class::Config, message)
+            errors::new(py, ErrorClass::Config, message)
         };
         let moments = self.read_dataset(py, |data| data.standardizer(0).cloned())?;
         let moments: Standardizer = moments.ok_or_else(missing)?;

@@ -5,12 +5,12 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{BatchKind, InMemoryBuffer, MemoryRows, Prioritized, PrioritizedReplayBuffer};
 
-use super::columns::{Columns, Pushed};
-use super::methods::{held_methods, ring_methods};
+use super::columns::{Columns, PushArgs};
+use super::methods::{memory_buffer_methods, ring_methods};
 use super::{settings, shared, state};
-use crate::convert::coerce::{self, Number, Real, Text};
+use crate::convert::coerce::{self, IntegerArg, RealArg, TextArg};
 use crate::convert::paths::PathArg;
-use crate::detach::{detached, reading, writing};
+use crate::detach::{detached, with_read_lock, with_write_lock};
 
 /// A ring of transitions, sampled with probability proportional to priority^alpha.
 ///
@@ -40,7 +40,7 @@ pub(crate) struct PyPrioritizedReplayBuffer {
 }
 
 ring_methods!(PyPrioritizedReplayBuffer);
-held_methods!(
+memory_buffer_methods!(
     PyPrioritizedReplayBuffer,
     "($cls, observation_space, action_space, capacity, *, alpha=0.6, beta=0.4, n_envs=1, seed=0, stratified=True, reward_dtype='float32', frame_stack=None, extra_columns=None)"
 );
@@ -49,25 +49,25 @@ held_methods!(
 impl PyPrioritizedReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, alpha=Real::Omitted(0.6),
-            beta=Real::Omitted(0.4), *, n_envs=Number::OMITTED, seed=Number::OMITTED, stratified=true, **keywords),
+        signature = (capacity, obs_dim=IntegerArg::OMITTED, act_dim=IntegerArg::OMITTED, alpha=RealArg::Omitted(0.6),
+            beta=RealArg::Omitted(0.4), *, n_envs=IntegerArg::OMITTED, seed=IntegerArg::OMITTED, stratified=true, **keywords),
         text_signature = "(capacity, obs_dim=None, act_dim=None, alpha=0.6, beta=0.4, *, n_envs=1, seed=0, stratified=True, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new<'py>(
         py: Python<'py>,
-        capacity: Number<'py>,
-        obs_dim: Number<'py>,
-        act_dim: Number<'py>,
-        alpha: Real<'py>,
-        beta: Real<'py>,
-        n_envs: Number<'py>,
-        seed: Number<'py>,
+        capacity: IntegerArg<'py>,
+        obs_dim: IntegerArg<'py>,
+        act_dim: IntegerArg<'py>,
+        alpha: RealArg<'py>,
+        beta: RealArg<'py>,
+        n_envs: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
         stratified: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
-        let capacity = settings::size(&capacity, "capacity", 0)?;
+        let columns = settings::read_columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
+        let capacity = settings::read_size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (alpha, beta) = (alpha.read("alpha")?, beta.read("beta")?);
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
@@ -103,7 +103,7 @@ impl PyPrioritizedReplayBuffer {
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
         let (actions, rewards) = (action, reward);
-        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        let pushed = PushArgs { obs, actions, rewards, terminated, truncated, next_obs, extra };
         shared::push(py, &self.columns, &self.buffer, pushed, priority)
     }
 
@@ -126,7 +126,7 @@ impl PyPrioritizedReplayBuffer {
         env_ids: Option<&Bound<'py, PyAny>>,
         extra: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<()> {
-        let pushed = Pushed { obs, actions, rewards, terminated, truncated, next_obs, extra };
+        let pushed = PushArgs { obs, actions, rewards, terminated, truncated, next_obs, extra };
         shared::push_batch(py, &self.columns, &self.buffer, pushed, priorities, env_ids)
     }
 
@@ -144,23 +144,23 @@ impl PyPrioritizedReplayBuffer {
     ///     ConfigError: the buffer is empty, or a setting is out of range.
     ///     ShapeError: an array of `out` has another shape or dtype.
     #[pyo3(
-        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
-            n_step=Number::OMITTED, gamma=None, out=None),
+        signature = (batch_size, seed=IntegerArg::OMITTED, *, n_batches=IntegerArg::OMITTED,
+            n_step=IntegerArg::OMITTED, gamma=None, out=None),
         text_signature = "($self, batch_size, seed=None, *, n_batches=None, n_step=None, gamma=None, out=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "one call samples and looks ahead")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Number<'py>,
-        seed: Number<'py>,
-        n_batches: Number<'py>,
-        n_step: Number<'py>,
+        batch_size: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
+        n_batches: IntegerArg<'py>,
+        n_step: IntegerArg<'py>,
         gamma: Option<&Bound<'py, PyAny>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
-        let n_step = shared::n_step(py, &n_step, gamma)?;
+        let n_step = shared::read_n_step(py, &n_step, gamma)?;
         let kind = if n_step.is_some() { BatchKind::WeightedNStep } else { BatchKind::Weighted };
         shared::sample(py, (&self.columns, &self.buffer), &args, (kind, n_step), out)
     }
@@ -189,32 +189,32 @@ impl PyPrioritizedReplayBuffer {
         coerce::check_shape(&priorities, "priorities", &expected, "one per index")?;
         let priorities = coerce::numbers::<f64>(&priorities, "priorities")?;
         let (indices, priorities) = (indices.slice(), priorities.slice());
-        writing(py, &self.buffer, indices.len().saturating_mul(60), |buffer| {
+        with_write_lock(py, &self.buffer, indices.len().saturating_mul(60), |buffer| {
             buffer.update_priorities(indices, priorities)
         })
     }
 
     /// Replaces beta, in [0, 1].
-    fn set_beta(&self, py: Python<'_>, beta: Real<'_>) -> PyResult<()> {
+    fn set_beta(&self, py: Python<'_>, beta: RealArg<'_>) -> PyResult<()> {
         let beta = beta.read("beta")?;
-        writing(py, &self.buffer, 100, |buffer| buffer.set_beta(beta))
+        with_write_lock(py, &self.buffer, 100, |buffer| buffer.set_beta(beta))
     }
 
     /// Exponent of the importance weights.
     #[getter]
     fn beta(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().beta()))
+        with_read_lock(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().beta()))
     }
 
     /// Exponent of the priorities.
     #[getter]
     fn alpha(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().alpha()))
+        with_read_lock(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().alpha()))
     }
 
     /// Priority of a row that is pushed without one: the largest so far, at first 1.
     #[getter]
     fn max_priority(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().max()))
+        with_read_lock(py, &self.buffer, 100, |buffer| Ok(buffer.sampler().priorities().max()))
     }
 }

@@ -5,11 +5,11 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{BatchKind, InMemoryBuffer, ReplayBuffer, sampler_by_name};
 
-use super::columns::{Columns, Pushed};
+use super::columns::{Columns, PushArgs};
 use super::goals::{self, PyHindsightConfig};
-use super::methods::{held_methods, push_methods, ring_methods};
+use super::methods::{memory_buffer_methods, push_methods, ring_methods};
 use super::{settings, shared, state};
-use crate::convert::coerce::{Number, Text};
+use crate::convert::coerce::{IntegerArg, TextArg};
 use crate::convert::paths::PathArg;
 use crate::detach::detached;
 use crate::errors::OrRaise;
@@ -57,7 +57,7 @@ pub(crate) struct PyReplayBuffer {
 
 push_methods!(PyReplayBuffer);
 ring_methods!(PyReplayBuffer);
-held_methods!(
+memory_buffer_methods!(
     PyReplayBuffer,
     "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, sampler='uniform', reward_dtype='float32', frame_stack=None, extra_columns=None)"
 );
@@ -66,24 +66,24 @@ held_methods!(
 impl PyReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, *,
-            n_envs=Number::OMITTED, seed=Number::OMITTED, sampler=Text::Omitted("uniform"), **keywords),
+        signature = (capacity, obs_dim=IntegerArg::OMITTED, act_dim=IntegerArg::OMITTED, *,
+            n_envs=IntegerArg::OMITTED, seed=IntegerArg::OMITTED, sampler=TextArg::Omitted("uniform"), **keywords),
         text_signature = "(capacity, obs_dim=None, act_dim=None, *, n_envs=1, seed=0, sampler='uniform', obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new<'py>(
         py: Python<'py>,
-        capacity: Number<'py>,
-        obs_dim: Number<'py>,
-        act_dim: Number<'py>,
-        n_envs: Number<'py>,
-        seed: Number<'py>,
-        sampler: Text<'py>,
+        capacity: IntegerArg<'py>,
+        obs_dim: IntegerArg<'py>,
+        act_dim: IntegerArg<'py>,
+        n_envs: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
+        sampler: TextArg<'py>,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
         let rule = sampler_by_name(&sampler.read("sampler")?).or_raise(py)?;
-        let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
-        let capacity = settings::size(&capacity, "capacity", 0)?;
+        let columns = settings::read_columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
+        let capacity = settings::read_size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let make = || ReplayBuffer::new(schema, capacity, n_envs, seed, rule);
@@ -119,24 +119,24 @@ impl PyReplayBuffer {
     ///         does not return one number for each goal.
     ///     NonFiniteError: `compute_reward` returns NaN or infinity.
     #[pyo3(
-        signature = (batch_size, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
-            n_step=Number::OMITTED, gamma=None, her=None, out=None),
+        signature = (batch_size, seed=IntegerArg::OMITTED, *, n_batches=IntegerArg::OMITTED,
+            n_step=IntegerArg::OMITTED, gamma=None, her=None, out=None),
         text_signature = "($self, batch_size, seed=None, *, n_batches=None, n_step=None, gamma=None, her=None, out=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "one call samples, looks ahead and relabels")]
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Number<'py>,
-        seed: Number<'py>,
-        n_batches: Number<'py>,
-        n_step: Number<'py>,
+        batch_size: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
+        n_batches: IntegerArg<'py>,
+        n_step: IntegerArg<'py>,
         gamma: Option<&Bound<'py, PyAny>>,
         her: Option<&Bound<'py, PyHindsightConfig>>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?;
-        let n_step = shared::n_step(py, &n_step, gamma)?;
+        let n_step = shared::read_n_step(py, &n_step, gamma)?;
         if let Some(her) = her {
             let parts = (&self.columns, &self.buffer);
             return goals::sample(py, parts, &args, n_step, her.get(), out);

@@ -5,10 +5,10 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_core::buffer::{BatchKind, InMemoryBuffer, SequenceReplayBuffer, Sequences};
 
-use super::columns::{Columns, Pushed};
-use super::methods::{held_methods, push_methods, ring_methods};
+use super::columns::{Columns, PushArgs};
+use super::methods::{memory_buffer_methods, push_methods, ring_methods};
 use super::{settings, shared, state};
-use crate::convert::coerce::{Number, Text};
+use crate::convert::coerce::{IntegerArg, TextArg};
 use crate::convert::paths::PathArg;
 use crate::detach::detached;
 use crate::errors::OrRaise;
@@ -39,7 +39,7 @@ pub(crate) struct PySequenceReplayBuffer {
 
 push_methods!(PySequenceReplayBuffer);
 ring_methods!(PySequenceReplayBuffer);
-held_methods!(
+memory_buffer_methods!(
     PySequenceReplayBuffer,
     "($cls, observation_space, action_space, capacity, *, n_envs=1, seed=0, cross_episodes=False, reward_dtype='float32', frame_stack=None, extra_columns=None)"
 );
@@ -48,23 +48,23 @@ held_methods!(
 impl PySequenceReplayBuffer {
     #[new]
     #[pyo3(
-        signature = (capacity, obs_dim=Number::OMITTED, act_dim=Number::OMITTED, *,
-            n_envs=Number::OMITTED, seed=Number::OMITTED, cross_episodes=false, **keywords),
+        signature = (capacity, obs_dim=IntegerArg::OMITTED, act_dim=IntegerArg::OMITTED, *,
+            n_envs=IntegerArg::OMITTED, seed=IntegerArg::OMITTED, cross_episodes=false, **keywords),
         text_signature = "(capacity, obs_dim=None, act_dim=None, *, n_envs=1, seed=0, cross_episodes=False, obs_shape=None, obs_dtype='float32', obs_spaces=None, action_shape=None, action_dtype='float32', reward_dtype='float32', frame_stack=None, extra_columns=None)"
     )]
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new<'py>(
         py: Python<'py>,
-        capacity: Number<'py>,
-        obs_dim: Number<'py>,
-        act_dim: Number<'py>,
-        n_envs: Number<'py>,
-        seed: Number<'py>,
+        capacity: IntegerArg<'py>,
+        obs_dim: IntegerArg<'py>,
+        act_dim: IntegerArg<'py>,
+        n_envs: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
         cross_episodes: bool,
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Self> {
-        let columns = settings::columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
-        let capacity = settings::size(&capacity, "capacity", 0)?;
+        let columns = settings::read_columns::<Self>(py, obs_dim, act_dim, &n_envs, keywords)?;
+        let capacity = settings::read_size(&capacity, "capacity", 0)?;
         let seed = seed.read("seed", 0)?;
         let (schema, n_envs) = (columns.schema().clone(), columns.n_envs());
         let rule = Sequences { cross_episodes };
@@ -96,17 +96,17 @@ impl PySequenceReplayBuffer {
     ///     ConfigError: the buffer is empty, or a setting is out of range.
     ///     ShapeError: an array of `out` has another shape or dtype.
     #[pyo3(
-        signature = (batch_size, seq_len, seed=Number::OMITTED, *, n_batches=Number::OMITTED,
+        signature = (batch_size, seq_len, seed=IntegerArg::OMITTED, *, n_batches=IntegerArg::OMITTED,
             out=None),
         text_signature = "($self, batch_size, seq_len, seed=None, *, n_batches=None, out=None)"
     )]
     fn sample<'py>(
         &self,
         py: Python<'py>,
-        batch_size: Number<'py>,
-        seq_len: Number<'py>,
-        seed: Number<'py>,
-        n_batches: Number<'py>,
+        batch_size: IntegerArg<'py>,
+        seq_len: IntegerArg<'py>,
+        seed: IntegerArg<'py>,
+        n_batches: IntegerArg<'py>,
         out: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let args = shared::parse_sample_args(&batch_size, &seed, &n_batches)?.with_windows(&seq_len)?;

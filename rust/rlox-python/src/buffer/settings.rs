@@ -8,8 +8,8 @@ use rlox_core::{Dtype, Field};
 use rlox_core::{Error, Result};
 
 use super::columns::Columns;
-use crate::convert::coerce::{self, Number};
-use crate::errors::{self, Class, OrRaise, ReplaceRefusal, is_refusal};
+use crate::convert::coerce::{self, IntegerArg};
+use crate::errors::{self, ErrorClass, OrRaise, ReplaceRefusal, is_refusal};
 
 /// The keywords of a constructor.
 struct Settings<'a, 'py> {
@@ -18,10 +18,10 @@ struct Settings<'a, 'py> {
 }
 
 /// Returns the schema that `obs_dim`, `act_dim` and the keywords describe, for class `T`.
-fn schema<'py, T: PyTypeInfo>(
+fn read_schema<'py, T: PyTypeInfo>(
     py: Python<'py>,
-    obs_dim: Number<'py>,
-    act_dim: Number<'py>,
+    obs_dim: IntegerArg<'py>,
+    act_dim: IntegerArg<'py>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Schema> {
     let settings = Settings { py, keywords };
@@ -39,15 +39,15 @@ fn schema<'py, T: PyTypeInfo>(
 }
 
 /// Returns the columns and number of environments of a buffer of class `T`.
-pub(super) fn columns<'py, T: PyTypeInfo>(
+pub(super) fn read_columns<'py, T: PyTypeInfo>(
     py: Python<'py>,
-    obs_dim: Number<'py>,
-    act_dim: Number<'py>,
-    n_envs: &Number<'py>,
+    obs_dim: IntegerArg<'py>,
+    act_dim: IntegerArg<'py>,
+    n_envs: &IntegerArg<'py>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Columns> {
-    let schema = schema::<T>(py, obs_dim, act_dim, keywords)?;
-    Ok(Columns::new(py, schema, size(n_envs, "n_envs", 1)?))
+    let schema = read_schema::<T>(py, obs_dim, act_dim, keywords)?;
+    Ok(Columns::new(py, schema, read_size(n_envs, "n_envs", 1)?))
 }
 
 impl<'py> Settings<'_, 'py> {
@@ -86,11 +86,11 @@ impl<'py> Settings<'_, 'py> {
     fn shape_of(
         &self,
         dim_name: &'static str,
-        dim: Number<'py>,
+        dim: IntegerArg<'py>,
         shape_name: &str,
     ) -> PyResult<Option<Vec<usize>>> {
         let shape = self.get(shape_name)?.map(|value| parse_shape(&value, shape_name)).transpose()?;
-        let Some(dim) = dim.optional(dim_name)? else { return Ok(shape) };
+        let Some(dim) = dim.read_optional(dim_name)? else { return Ok(shape) };
         if shape.is_some() {
             let expected = format!("{dim_name} or {shape_name}, not both");
             return self.to_py_result(Err(Error::config(dim_name, dim, expected)));
@@ -102,7 +102,7 @@ impl<'py> Settings<'_, 'py> {
         self.to_py_result(value.ok_or_else(|| Error::config(name, "missing", expected)))
     }
 
-    fn obs(&self, dim: Number<'py>) -> PyResult<Vec<ObsField>> {
+    fn obs(&self, dim: IntegerArg<'py>) -> PyResult<Vec<ObsField>> {
         let stack = self.get("frame_stack")?;
         let shape = self.shape_of("obs_dim", dim, "obs_shape")?;
         let dtype = self.dtype("obs_dtype")?;
@@ -137,7 +137,7 @@ fn parse_fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
         let spec_error = |_: &PyErr| {
             let message =
                 format!("{name} holds {}, expected name: (dtype, shape)", coerce::short_repr(&item));
-            errors::new(value.py(), Class::Config, message)
+            errors::new(value.py(), ErrorClass::Config, message)
         };
         let (key, spec): (String, Bound<'_, PyTuple>) =
             item.extract().replace_refusal(value.py(), spec_error)?;
@@ -151,7 +151,7 @@ fn parse_fields(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<Field>> {
 fn as_mapping<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyMapping>> {
     value.clone().cast_into::<PyMapping>().map_err(|_| {
         let message = format!("{name} is {}, expected a mapping", coerce::short_repr(value));
-        errors::new(value.py(), Class::Config, message)
+        errors::new(value.py(), ErrorClass::Config, message)
     })
 }
 
@@ -168,7 +168,7 @@ fn parse_dtype(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Dtype> {
     let dtype_name = name_result.replace_refusal(py, |_| {
         errors::new(
             py,
-            Class::Config,
+            ErrorClass::Config,
             format!("{name} is {}, expected a NumPy dtype", coerce::short_repr(value)),
         )
     })?;
@@ -184,7 +184,7 @@ fn parse_shape(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
             "{name} is {}, expected a tuple of up to 12 positive integers",
             coerce::short_repr(value)
         );
-        errors::new(value.py(), Class::Config, message)
+        errors::new(value.py(), ErrorClass::Config, message)
     })
 }
 
@@ -204,7 +204,7 @@ fn parse_frame_stack(value: &Bound<'_, PyAny>) -> PyResult<FrameStack> {
          frames an observation stacks, oldest first, and along which axis",
         coerce::short_repr(value)
     );
-    Err(errors::new(value.py(), Class::Config, message))
+    Err(errors::new(value.py(), ErrorClass::Config, message))
 }
 
 /// Makes an instance of `class` with the columns of Gymnasium spaces.
@@ -261,19 +261,19 @@ fn space_dtype_and_shape<'py>(
                  or a Dict of these",
                 coerce::short_repr(space)
             );
-            let class = Class::UnsupportedSpace;
+            let class = ErrorClass::UnsupportedSpace;
             Err(errors::new(space.py(), class, message))
         }
     }
 }
 
 /// Reads a size argument; a number beyond `usize` becomes `usize::MAX`.
-pub(super) fn size(number: &Number<'_>, name: &str, default: u64) -> PyResult<usize> {
+pub(super) fn read_size(number: &IntegerArg<'_>, name: &str, default: u64) -> PyResult<usize> {
     Ok(usize::try_from(number.read(name, default)?).unwrap_or(usize::MAX))
 }
 
 /// Reads `env_ids`, one integer per row.
-pub(super) fn env_ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+pub(super) fn read_env_ids(value: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
     let ids = coerce::array(value, "env_ids")?;
     coerce::check_ndim(&ids, "env_ids", &["n"])?;
     let ids = coerce::elements::<i64>(&ids, "env_ids", "iu")?;

@@ -11,11 +11,11 @@ use rlox_core::buffer::{
 use rlox_core::{Error, Result};
 
 use super::arrays::Arrays;
-use super::columns::{Columns, Pushed};
+use super::columns::{Columns, PushArgs};
 use super::{incoming, settings};
-use crate::convert::coerce::{self, Number, Text};
-use crate::detach::{LONG, detached, reading, writing};
-use crate::errors::{self, Class, OrRaise};
+use crate::convert::coerce::{self, IntegerArg, TextArg};
+use crate::detach::{ALWAYS_RELEASE, detached, with_read_lock, with_write_lock};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::View;
 
 /// A buffer of transitions, in memory or on disk.
@@ -54,7 +54,7 @@ impl<S: Sampler + ?Sized> Replay for Buffer<S> {
         rows: Transitions<'_>,
         priorities: Option<&[f64]>,
     ) -> PyResult<()> {
-        writing(py, buffer, cost, |buffer| buffer.push(env_index, rows, priorities))
+        with_write_lock(py, buffer, cost, |buffer| buffer.push(env_index, rows, priorities))
     }
 
     fn sample(&self, request: SampleRequest, n_step: Option<NStep>, out: &mut Batch<'_, '_>) -> Result<()> {
@@ -83,7 +83,7 @@ impl<S: Sampler + ?Sized> Replay for Buffer<S> {
 }
 
 impl Replay for MmapReplayBuffer {
-    const DISK_WAIT_NANOSECONDS: usize = LONG;
+    const DISK_WAIT_NANOSECONDS: usize = ALWAYS_RELEASE;
 
     fn push(
         py: Python<'_>,
@@ -93,7 +93,7 @@ impl Replay for MmapReplayBuffer {
         rows: Transitions<'_>,
         _priorities: Option<&[f64]>,
     ) -> PyResult<()> {
-        detached(py, LONG, || buffer.push(env_index, rows))
+        detached(py, ALWAYS_RELEASE, || buffer.push(env_index, rows))
     }
 
     fn sample(&self, request: SampleRequest, n_step: Option<NStep>, out: &mut Batch<'_, '_>) -> Result<()> {
@@ -112,12 +112,12 @@ impl Replay for MmapReplayBuffer {
 }
 
 /// Returns the nanoseconds of a short call, which may have to wait for the disk.
-pub(super) fn waits<B: Replay>(_buffer: &Shared<B>) -> usize {
+pub(super) fn short_call_nanoseconds<B: Replay>(_buffer: &Shared<B>) -> usize {
     B::DISK_WAIT_NANOSECONDS.max(100)
 }
 
 /// Estimates the nanoseconds for a copy of `rows` rows.
-pub(super) fn cost(columns: &Columns, rows: usize) -> usize {
+pub(super) fn copy_nanoseconds(columns: &Columns, rows: usize) -> usize {
     rows.saturating_mul(10 + columns.row_bytes() / 16)
 }
 
@@ -129,34 +129,34 @@ pub(super) struct SampleArgs {
 
 /// Parses `batch_size`, `seed` and `n_batches`.
 pub(super) fn parse_sample_args(
-    batch_size: &Number<'_>,
-    seed: &Number<'_>,
-    n_batches: &Number<'_>,
+    batch_size: &IntegerArg<'_>,
+    seed: &IntegerArg<'_>,
+    n_batches: &IntegerArg<'_>,
 ) -> PyResult<SampleArgs> {
-    let batch_size = settings::size(batch_size, "batch_size", 0)?;
-    let batches = n_batches.optional("n_batches")?;
+    let batch_size = settings::read_size(batch_size, "batch_size", 0)?;
+    let batches = n_batches.read_optional("n_batches")?;
     let n_batches = batches.map_or(1, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let lead = if batches.is_some() { vec![n_batches, batch_size] } else { vec![batch_size] };
-    let request = SampleRequest { batch_size, n_batches, len: 1, seed: seed.optional("seed")? };
+    let request = SampleRequest { batch_size, n_batches, len: 1, seed: seed.read_optional("seed")? };
     Ok(SampleArgs { request, lead })
 }
 
 impl SampleArgs {
     /// Returns the same request for windows of `len` rows.
-    pub(super) fn with_windows(mut self, len: &Number<'_>) -> PyResult<Self> {
-        self.request.len = settings::size(len, "seq_len", 0)?;
+    pub(super) fn with_windows(mut self, len: &IntegerArg<'_>) -> PyResult<Self> {
+        self.request.len = settings::read_size(len, "seq_len", 0)?;
         self.lead.push(self.request.len);
         Ok(self)
     }
 }
 
 /// Parses `n_step` and `gamma`; None means single steps.
-pub(super) fn n_step(
+pub(super) fn read_n_step(
     py: Python<'_>,
-    n_step: &Number<'_>,
+    n_step: &IntegerArg<'_>,
     gamma: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Option<NStep>> {
-    let (n, gamma) = (n_step.optional("n_step")?, coerce::optional_real(gamma, "gamma")?);
+    let (n, gamma) = (n_step.read_optional("n_step")?, coerce::optional_real(gamma, "gamma")?);
     let result = match (n, gamma) {
         (None, None) => Ok(None),
         (None, Some(gamma)) => Err(Error::config("gamma", gamma, "n_step given with it")),
@@ -177,8 +177,10 @@ pub(super) fn sample<'py, B: Replay>(
     let request = args.request;
     let rows = request.rows().or_raise(py)?;
     let mut arrays = Arrays::new(py, columns, &args.lead, kind, out)?;
-    let cost = cost(columns, rows).max(B::DISK_WAIT_NANOSECONDS);
-    arrays.batch(py, |batch| reading(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch)))?;
+    let cost = copy_nanoseconds(columns, rows).max(B::DISK_WAIT_NANOSECONDS);
+    arrays.fill_with(py, |batch| {
+        with_read_lock(py, buffer, cost, |buffer| buffer.sample(request, n_step, batch))
+    })?;
     arrays.into_dict(py)
 }
 
@@ -192,7 +194,7 @@ pub(super) fn push<'py, B: Replay>(
     py: Python<'py>,
     columns: &Columns,
     buffer: &Shared<B>,
-    pushed: Pushed<'_, 'py>,
+    pushed: PushArgs<'_, 'py>,
     priorities: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let n = columns.n_envs();
@@ -205,31 +207,32 @@ pub(super) fn push_batch<'py, B: Replay>(
     py: Python<'py>,
     columns: &Columns,
     buffer: &Shared<B>,
-    pushed: Pushed<'_, 'py>,
+    pushed: PushArgs<'_, 'py>,
     priorities: Option<&Bound<'py, PyAny>>,
     env_ids: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
-    let ids = env_ids.map(settings::env_ids).transpose()?;
+    let ids = env_ids.map(settings::read_env_ids).transpose()?;
     let env_index = ids.as_deref().map_or(EnvIndex::One(0), EnvIndex::Ids);
     let terminated = coerce::array(pushed.terminated, "terminated")?;
     let n = terminated
         .shape()
         .first()
         .copied()
-        .ok_or_else(|| errors::new(py, Class::Shape, "terminated has shape [], expected [n]"))?;
+        .ok_or_else(|| errors::new(py, ErrorClass::Shape, "terminated has shape [], expected [n]"))?;
     store(py, (columns, buffer), pushed, (Some(n), n, env_index), priorities)
 }
 
 fn store<'py, B: Replay>(
     py: Python<'py>,
     (columns, buffer): (&Columns, &Shared<B>),
-    pushed: Pushed<'_, 'py>,
+    pushed: PushArgs<'_, 'py>,
     (lead, n, env_index): (Option<usize>, usize, EnvIndex<'_>),
     priorities: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<()> {
     let Some(priorities) = priorities else {
-        return columns
-            .read(pushed, lead, |rows| B::push(py, buffer, cost(columns, n), env_index, rows, None));
+        return columns.read(pushed, lead, |rows| {
+            B::push(py, buffer, copy_nanoseconds(columns, n), env_index, rows, None)
+        });
     };
     let array = coerce::array(priorities, "priority")?;
     let numbers = coerce::numbers::<f64>(&array, "priority")?;
@@ -239,7 +242,7 @@ fn store<'py, B: Replay>(
         return Err(Error::Shape { name: "priority".into(), got, expected }).or_raise(py);
     }
     columns.read(pushed, lead, |rows| {
-        let cost = cost(columns, n).saturating_add(n.saturating_mul(60));
+        let cost = copy_nanoseconds(columns, n).saturating_add(n.saturating_mul(60));
         B::push(py, buffer, cost, env_index, rows, Some(values))
     })
 }
@@ -262,8 +265,8 @@ pub(super) fn gather<'py, B: Replay>(
     let indices = read_indices(indices)?;
     let indices = indices.slice();
     let mut arrays = Arrays::new(py, columns, &[indices.len()], BatchKind::Transitions, out)?;
-    let cost = cost(columns, indices.len()).max(B::DISK_WAIT_NANOSECONDS);
-    arrays.batch(py, |batch| reading(py, buffer, cost, |buffer| buffer.gather(indices, batch)))?;
+    let cost = copy_nanoseconds(columns, indices.len()).max(B::DISK_WAIT_NANOSECONDS);
+    arrays.fill_with(py, |batch| with_read_lock(py, buffer, cost, |buffer| buffer.gather(indices, batch)))?;
     arrays.into_dict(py)
 }
 
@@ -272,7 +275,7 @@ pub(super) fn update<B: Replay>(
     py: Python<'_>,
     columns: &Columns,
     buffer: &Shared<B>,
-    column: &Text<'_>,
+    column: &TextArg<'_>,
     indices: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
 ) -> PyResult<u64> {
@@ -283,5 +286,5 @@ pub(super) fn update<B: Replay>(
     let values = incoming::read(values, "values", field, &[indices.slice().len()])?;
     let (indices, values) = (indices.slice(), values.slice());
     let cost = indices.len().saturating_mul(20 + field.row_bytes() / 8);
-    writing(py, buffer, cost, |buffer| buffer.update(column_index, indices, values))
+    with_write_lock(py, buffer, cost, |buffer| buffer.update(column_index, indices, values))
 }

@@ -8,9 +8,9 @@ use rlox_core::buffer::{BufferState, InMemoryBuffer};
 
 use crate::convert::coerce;
 use crate::convert::saved::StateDict;
-use crate::detach::LONG;
-use crate::detach::{detached, reading};
-use crate::errors::{self, Class};
+use crate::detach::ALWAYS_RELEASE;
+use crate::detach::{detached, with_read_lock};
+use crate::errors::{self, ErrorClass};
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
@@ -21,7 +21,8 @@ pub(super) fn save<'py, B: InMemoryBuffer + Send + Sync>(
     py: Python<'py>,
     buffer: &Shared<B>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let BufferState { layout, columns, rows } = reading(py, buffer, LONG, |b| Ok(b.state()))?;
+    let BufferState { layout, columns, rows } =
+        with_read_lock(py, buffer, ALWAYS_RELEASE, |b| Ok(b.state()))?;
     let dict = PyDict::new(py);
     dict.set_item("format", FORMAT)?;
     dict.set_item("layout", layout)?;
@@ -46,15 +47,15 @@ pub(super) fn restore<B: InMemoryBuffer + Send + Sync>(
     dict: &Bound<'_, PyDict>,
 ) -> PyResult<()> {
     let state_dict = StateDict { dict, method: "state" };
-    let format: u32 = state_dict.scalar("format")?;
+    let format: u32 = state_dict.read_field("format")?;
     if format != FORMAT {
         let message = format!(
             "state field format is {format}, expected {FORMAT}; states of another version of rlox \
              cannot be read, what save() wrote can"
         );
-        return Err(errors::new(py, Class::Checkpoint, message));
+        return Err(errors::new(py, ErrorClass::Checkpoint, message));
     }
-    let mut state = BufferState { layout: state_dict.scalar("layout")?, ..BufferState::default() };
+    let mut state = BufferState { layout: state_dict.read_field("layout")?, ..BufferState::default() };
     for (key, value) in dict.iter() {
         let name = key.cast::<PyString>()?.to_string_lossy().into_owned();
         if name == "format" || name == "layout" {
@@ -74,5 +75,5 @@ pub(super) fn restore<B: InMemoryBuffer + Send + Sync>(
             state.columns.push((name, 8, bytes));
         }
     }
-    detached(py, LONG, || buffer.replace(|buffer| buffer.restore(&state)))
+    detached(py, ALWAYS_RELEASE, || buffer.replace(|buffer| buffer.restore(&state)))
 }

@@ -12,16 +12,16 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 use rlox_core::advantage::Flag;
 
 use super::masked;
-use crate::errors::{self, Class, ReplaceRefusal, is_refusal};
-use crate::memory::views::{Plain, Refusal, View, ViewMut, Written};
+use crate::errors::{self, ErrorClass, ReplaceRefusal, is_refusal};
+use crate::memory::views::{OutputElement, Plain, Refusal, View, ViewMut};
 
 /// An optional argument.
 pub(crate) type OptionalArg<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 /// An integer argument before its conversion. Its methods take its name for their messages.
-pub(crate) struct Number<'py>(Option<Bound<'py, PyAny>>);
+pub(crate) struct IntegerArg<'py>(Option<Bound<'py, PyAny>>);
 
-impl<'py> FromPyObject<'_, 'py> for Number<'py> {
+impl<'py> FromPyObject<'_, 'py> for IntegerArg<'py> {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
@@ -29,7 +29,7 @@ impl<'py> FromPyObject<'_, 'py> for Number<'py> {
     }
 }
 
-impl Number<'_> {
+impl IntegerArg<'_> {
     /// An omitted argument.
     pub(crate) const OMITTED: Self = Self(None);
 
@@ -40,21 +40,21 @@ impl Number<'_> {
 
     /// Returns the integer, which must be in 0..2**64, or None if the argument was omitted or is
     /// None.
-    pub(crate) fn optional(&self, name: &str) -> PyResult<Option<u64>> {
+    pub(crate) fn read_optional(&self, name: &str) -> PyResult<Option<u64>> {
         let value = self.0.as_ref().filter(|value| !value.is_none());
         value.map(|value| unsigned(value, name)).transpose()
     }
 }
 
 /// A float argument before its conversion, or its default. `read` takes its name for messages.
-pub(crate) enum Real<'py> {
+pub(crate) enum RealArg<'py> {
     /// The object that Python passed.
     Given(Bound<'py, PyAny>),
     /// The default of an omitted argument.
     Omitted(f64),
 }
 
-impl<'py> FromPyObject<'_, 'py> for Real<'py> {
+impl<'py> FromPyObject<'_, 'py> for RealArg<'py> {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
@@ -62,7 +62,7 @@ impl<'py> FromPyObject<'_, 'py> for Real<'py> {
     }
 }
 
-impl Real<'_> {
+impl RealArg<'_> {
     /// Returns the number. The code that uses it checks its range.
     pub(crate) fn read(&self, name: &str) -> PyResult<f64> {
         match self {
@@ -81,14 +81,14 @@ pub(crate) fn optional_real(value: Option<&Bound<'_, PyAny>>, name: &str) -> PyR
 /// numbers are an error, because the conversion would drop the imaginary part. NumPy's dates and
 /// time spans are errors too.
 pub(crate) fn real(value: &Bound<'_, PyAny>, name: &str) -> PyResult<f64> {
-    real_if_any(value)?.ok_or_else(|| {
+    try_real(value)?.ok_or_else(|| {
         let message = format!("{name} is {}, expected a number in the range of float64", short_repr(value));
-        errors::new(value.py(), Class::Config, message)
+        errors::new(value.py(), ErrorClass::Config, message)
     })
 }
 
 /// Reads a number as [`real`] does, but returns None for anything else.
-pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+pub(crate) fn try_real(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     let is_python_number = value.cast::<PyFloat>().is_ok() || value.cast::<PyInt>().is_ok();
     if !is_python_number && has_dtype_kind(value, b"cmM") {
         return Ok(None);
@@ -101,14 +101,14 @@ pub(crate) fn real_if_any(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
 }
 
 /// A text argument before its conversion, or its default. Anything but a `str` is a `TypeError`.
-pub(crate) enum Text<'py> {
+pub(crate) enum TextArg<'py> {
     /// The text that Python passed.
     Given(Bound<'py, PyString>),
     /// The default of an omitted argument.
     Omitted(&'static str),
 }
 
-impl<'py> FromPyObject<'_, 'py> for Text<'py> {
+impl<'py> FromPyObject<'_, 'py> for TextArg<'py> {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
@@ -116,13 +116,13 @@ impl<'py> FromPyObject<'_, 'py> for Text<'py> {
     }
 }
 
-impl Text<'_> {
+impl TextArg<'_> {
     /// Returns the text. Lone surrogates are an error, because UTF-8 cannot encode them.
     pub(crate) fn read(&self, name: &str) -> PyResult<Cow<'_, str>> {
         match self {
             Self::Given(text) => text.to_cow().replace_refusal(text.py(), |_| {
                 let message = format!("{name} is {}, expected Unicode text", short_repr(text));
-                errors::new(text.py(), Class::Config, message)
+                errors::new(text.py(), ErrorClass::Config, message)
             }),
             Self::Omitted(default) => Ok(Cow::Borrowed(default)),
         }
@@ -140,7 +140,7 @@ fn has_dtype_kind(value: &Bound<'_, PyAny>, kinds: &[u8]) -> bool {
 pub(crate) fn unsigned(value: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     value.extract().replace_refusal(value.py(), |_| {
         let message = format!("{name} is {}, expected an integer in 0..2**64", short_repr(value));
-        errors::new(value.py(), Class::Config, message)
+        errors::new(value.py(), ErrorClass::Config, message)
     })
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn size(value: &Bound<'_, PyAny>, name: &str) -> PyResult<usize> {
 pub(crate) fn signed(value: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
     value.extract().replace_refusal(value.py(), |_| {
         let message = format!("{name} is {}, expected an integer in -2**63..2**63", short_repr(value));
-        errors::new(value.py(), Class::Config, message)
+        errors::new(value.py(), ErrorClass::Config, message)
     })
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn text<'a>(value: &'a Bound<'_, PyAny>, name: &str) -> PyResult<&'a 
     let text = value.cast::<PyString>()?;
     text.to_str().replace_refusal(value.py(), |_| {
         let message = format!("{name} is {}, expected Unicode text", short_repr(text));
-        errors::new(value.py(), Class::Config, message)
+        errors::new(value.py(), ErrorClass::Config, message)
     })
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn array<'py>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<Boun
              detached CPU tensor",
             cause.value(py)
         );
-        errors::new(py, Class::Shape, message)
+        errors::new(py, ErrorClass::Shape, message)
     })
 }
 
@@ -246,13 +246,13 @@ pub(crate) fn bools<'py>(array: &Bound<'py, PyUntypedArray>, name: &str) -> PyRe
 pub(crate) fn refuse_nan<T: Flag>(py: Python<'_>, flags: &[T], name: &str) -> PyResult<()> {
     let Some(index) = T::first_nan(flags) else { return Ok(()) };
     let message = format!("{name} is NaN at {index}, expected flags: 0 or not 0");
-    Err(errors::new(py, Class::NonFinite, message))
+    Err(errors::new(py, ErrorClass::NonFinite, message))
 }
 
 #[cold]
 fn in_use_error(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyErr {
     let message = format!("{name} is being written to by another call; give each thread arrays of its own");
-    errors::new(array.py(), Class::Shape, message)
+    errors::new(array.py(), ErrorClass::Shape, message)
 }
 
 /// Returns a view of a copy of `array` with elements `T`.
@@ -270,7 +270,7 @@ fn view_of_copy<'py, T: Element, V>(
             array.dtype(),
             if kinds.contains('f') { "numbers" } else { "integers" }
         );
-        errors::new(py, Class::Shape, message)
+        errors::new(py, ErrorClass::Shape, message)
     };
     if !kinds.as_bytes().contains(&array.dtype().kind()) {
         return Err(dtype_error());
@@ -317,7 +317,7 @@ pub(crate) fn check_ndim(array: &Bound<'_, PyUntypedArray>, name: &str, expected
     }
     let expected = expected.join(", ");
     let message = format!("{name} has shape {:?}, expected ({expected})", array.shape());
-    Err(errors::new(array.py(), Class::Shape, message))
+    Err(errors::new(array.py(), ErrorClass::Shape, message))
 }
 
 /// Checks the exact shape.
@@ -331,11 +331,11 @@ pub(crate) fn check_shape(
         return Ok(());
     }
     let message = format!("{name} has shape {:?}, expected {expected:?} ({why})", array.shape());
-    Err(errors::new(array.py(), Class::Shape, message))
+    Err(errors::new(array.py(), ErrorClass::Shape, message))
 }
 
 /// Returns the caller's C-contiguous output array, which must have exactly this type and shape.
-pub(crate) fn output<'py, T: Written>(
+pub(crate) fn output<'py, T: OutputElement>(
     value: &Bound<'py, PyAny>,
     name: &str,
     shape: &[usize],
@@ -360,7 +360,7 @@ pub(crate) fn output<'py, T: Written>(
              outputs must not share memory with other arguments, and each thread needs its own outputs"
         ),
     };
-    Err(errors::new(py, Class::Shape, message))
+    Err(errors::new(py, ErrorClass::Shape, message))
 }
 
 /// Describes the type, dtype, shape and layout of a value that was passed as an output.

@@ -3,7 +3,7 @@
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 
 /// Refuses an array with masked elements: the numbers under a mask are not the caller's data.
 #[inline]
@@ -21,5 +21,5 @@ fn check_mask(array: &Bound<'_, PyUntypedArray>, name: &str) -> PyResult<()> {
         "{name}: some of it is masked, expected numbers; fill it, .filled(...), or leave it out, \
          .compressed()"
     );
-    Err(errors::new(py, Class::Shape, message))
+    Err(errors::new(py, ErrorClass::Shape, message))
 }

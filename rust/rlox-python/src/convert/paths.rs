@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::coerce::short_repr;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 
 /// A path argument before its conversion. `read` takes its name for messages.
 pub(crate) struct PathArg<'py>(Bound<'py, PyAny>);
@@ -36,7 +36,7 @@ impl PathArg<'_> {
         let bytes = encoded.as_ref().map_or([].as_slice(), PyBytesMethods::as_bytes);
         if bytes.is_empty() || bytes.contains(&0) {
             let message = format!("{name} is {}, expected a path", short_repr(&self.0));
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         }
         Ok(PathBuf::from(OsStr::from_bytes(bytes)))
     }

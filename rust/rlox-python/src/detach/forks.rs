@@ -58,7 +58,7 @@ fn let_threads_fork() {
 
 /// Registers the functions below with `os.register_at_fork`, the first time that a task runs without
 /// the GIL.
-pub(super) fn prepare(py: Python<'_>) -> PyResult<()> {
+pub(super) fn ensure_hooks(py: Python<'_>) -> PyResult<()> {
     static READY: PyOnceLock<()> = PyOnceLock::new();
     READY.get_or_try_init(py, || register_hooks(py)).copied()
 }
@@ -92,9 +92,8 @@ fn after_in_parent(_py: Python<'_>) {
 
 /// Forgets the threads that do not exist in the child.
 fn after_in_child(py: Python<'_>) {
-    GATE.restart(OWN_TASKS.get());
+    GATE.reset(OWN_TASKS.get());
     rlox_core::after_fork_in_child();
-    rlox_core::store::after_fork_in_child();
-    signals::forget_main();
+    signals::forget_main_thread();
     views::forget_other_threads(py);
 }

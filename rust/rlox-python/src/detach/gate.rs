@@ -64,7 +64,7 @@ impl Gate {
     }
 
     /// Resets the gate in a forked child: only the caller's own tasks run, and nobody forks.
-    pub(crate) fn restart(&self, own_tasks: usize) {
+    pub(crate) fn reset(&self, own_tasks: usize) {
         self.0.store(own_tasks, Ordering::Release);
     }
 }

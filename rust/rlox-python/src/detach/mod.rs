@@ -14,16 +14,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pyo3::prelude::*;
 use rlox_core::Result;
 
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, ErrorClass, OrRaise};
 
-pub(crate) use locks::{reading, writing, writing_both};
+pub(crate) use locks::{with_read_lock, with_write_lock, with_write_locks};
 
 /// Work that is estimated to take at least so many nanoseconds runs without the GIL. For shorter
 /// work, the release costs more than another thread could gain.
-pub(crate) const RELEASE_FROM: usize = 10_000;
+pub(crate) const MIN_RELEASE_NANOSECONDS: usize = 10_000;
 
 /// Nanoseconds of a call for which a release of the GIL is always worthwhile.
-pub(crate) const LONG: usize = usize::MAX;
+pub(crate) const ALWAYS_RELEASE: usize = usize::MAX;
 
 /// Runs `work`, which takes about `nanoseconds`, without the GIL if it is long enough.
 ///
@@ -36,10 +36,10 @@ pub(crate) fn detached<T: Send>(
 ) -> PyResult<T> {
     // After a panic the caller's object may be half changed; `Shared` refuses further calls then.
     let guarded = || catch_unwind(AssertUnwindSafe(work));
-    if nanoseconds < RELEASE_FROM {
+    if nanoseconds < MIN_RELEASE_NANOSECONDS {
         return to_py_result(py, guarded());
     }
-    forks::prepare(py)?;
+    forks::ensure_hooks(py)?;
     let is_main = signals::is_main(py)?;
     let outcome = py.detach(|| {
         signals::with_signal_checks(is_main, || match forks::run_task(guarded) {
@@ -64,7 +64,7 @@ fn to_py_result<T>(py: Python<'_>, outcome: std::thread::Result<Result<T>>) -> P
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
             let message = format!("internal error: {text}; please report it and discard the object involved");
-            Err(errors::new(py, Class::Internal, message))
+            Err(errors::new(py, ErrorClass::Internal, message))
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn is_main(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Forgets which thread is the main one: in a forked child it is the only thread.
-pub(super) fn forget_main() {
+pub(super) fn forget_main_thread() {
     IS_MAIN.set(None);
 }
 

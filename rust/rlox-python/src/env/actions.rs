@@ -7,7 +7,7 @@ use rlox_core::env::Actions;
 use rlox_core::space::ActionSpace;
 
 use crate::convert::coerce;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 use crate::memory::views::View;
 
 /// Contiguous actions of the kind that an environment takes.
@@ -39,7 +39,7 @@ impl<'py> ActionArray<'py> {
                 array.shape(),
                 if dim == 1 { format!("({n},) or ") } else { String::new() }
             );
-            return Err(errors::new(value.py(), Class::Shape, message));
+            return Err(errors::new(value.py(), ErrorClass::Shape, message));
         }
         match space {
             ActionSpace::Discrete { .. } => coerce::elements(&array, "actions", "iub").map(Self::Discrete),

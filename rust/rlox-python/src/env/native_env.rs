@@ -6,7 +6,7 @@ use rlox_core::env::registry::{self, Entry};
 use rlox_core::env::{Precision, Spec, VecEnv};
 use rlox_core::space::ActionSpace;
 
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::interpreter;
 
 type Array1<'py, T> = Bound<'py, PyArray1<T>>;
@@ -37,7 +37,7 @@ pub fn register(py: Python<'_>, entry: Entry) -> PyResult<()> {
 pub(crate) fn precision(py: Python<'_>, name: &str) -> PyResult<Precision> {
     Precision::ALL.into_iter().find(|precision| precision.name() == name).ok_or_else(|| {
         let message = format!("precision is {name:?}, expected \"f64\" or \"f32\"");
-        errors::new(py, Class::Config, message)
+        errors::new(py, ErrorClass::Config, message)
     })
 }
 
@@ -50,7 +50,7 @@ impl PyNativeEnv {
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
         let instead =
             "snapshot returns its state, restore puts that into an object made with the same arguments";
-        Err(errors::not_copied(slf, instead))
+        Err(errors::not_copyable_error(slf, instead))
     }
 
     /// Gymnasium's id of the environment.

@@ -13,8 +13,8 @@ use super::native_env::PyNativeEnv;
 use super::snapshot;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::detach::{detached, reading, writing};
-use crate::errors::{self, Class, ReplaceRefusal};
+use crate::detach::{detached, with_read_lock, with_write_lock};
+use crate::errors::{self, ErrorClass, ReplaceRefusal};
 use crate::memory::views::ViewMut;
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
@@ -113,7 +113,7 @@ impl PySingleEnv {
 
     /// Reads one action as (integers, floats). The vector of the kind that the space does not take
     /// is empty.
-    fn action(&self, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<f32>)> {
+    fn read_action(&self, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<f32>)> {
         let space = self.spec.action;
         if let ActionSpace::Discrete { n } = space {
             let action = value.extract::<i64>().replace_refusal(value.py(), |_| {
@@ -122,7 +122,7 @@ impl PySingleEnv {
                     coerce::short_repr(value),
                     n - 1
                 );
-                errors::new(value.py(), Class::Shape, message)
+                errors::new(value.py(), ErrorClass::Shape, message)
             })?;
             return Ok((vec![action], vec![]));
         }
@@ -162,7 +162,7 @@ impl PySingleEnv {
     ) -> PyResult<Array<'py>> {
         let mut obs = ViewMut::fresh(py, &[self.spec.observation.dim()])?;
         let out = obs.slice_mut();
-        writing(py, &self.env, STEP_NANOSECONDS, |env| env.reset(seed, out))?;
+        with_write_lock(py, &self.env, STEP_NANOSECONDS, |env| env.reset(seed, out))?;
         Ok(obs.into_array())
     }
 
@@ -181,20 +181,20 @@ impl PySingleEnv {
     ///     ShapeError: an action has the wrong kind or size.
     ///     NonFiniteError: an action is NaN or infinite.
     fn step<'py>(&self, py: Python<'py>, action: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-        let (integers, numbers) = self.action(action)?;
+        let (integers, numbers) = self.read_action(action)?;
         let actions = match self.spec.action {
             ActionSpace::Discrete { .. } => Actions::Discrete(&integers),
             ActionSpace::Box(_) => Actions::Box(&numbers),
         };
         let mut obs = ViewMut::<f32>::fresh(py, &[self.spec.observation.dim()])?;
         let out = obs.slice_mut();
-        let step_result = writing(py, &self.env, STEP_NANOSECONDS, |env| match env.episode {
+        let step_result = with_write_lock(py, &self.env, STEP_NANOSECONDS, |env| match env.episode {
             EpisodeStatus::Running => env.step(actions, out).map(Ok),
             EpisodeStatus::NotStarted => Ok(Err("no episode has begun")),
             EpisodeStatus::Over => Ok(Err("the episode is over")),
         })?;
         let finished_step = step_result
-            .map_err(|why| errors::new(py, Class::Env, format!("{why}; call reset() before step()")))?;
+            .map_err(|why| errors::new(py, ErrorClass::Env, format!("{why}; call reset() before step()")))?;
         let result = PyDict::new(py);
         result.set_item(intern!(py, "obs"), obs.into_array())?;
         result.set_item(intern!(py, "reward"), finished_step.reward)?;
@@ -207,7 +207,7 @@ impl PySingleEnv {
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
         let mut state = ViewMut::<f64>::fresh(py, &[self.spec.state_dim])?;
         let out = state.slice_mut();
-        reading(py, &self.env, STEP_NANOSECONDS, |env| env.envs.get_state(out))?;
+        with_read_lock(py, &self.env, STEP_NANOSECONDS, |env| env.envs.get_state(out))?;
         Ok(state.into_array())
     }
 
@@ -229,7 +229,7 @@ impl PySingleEnv {
         let state = coerce::numbers::<f64>(&state, "state")?;
         let elapsed = elapsed.map(|steps| [u32::try_from(steps).unwrap_or(u32::MAX)]);
         let (state, steps) = (state.slice(), elapsed.as_ref().map(<[u32; 1]>::as_slice));
-        writing(py, &self.env, STEP_NANOSECONDS, |env| {
+        with_write_lock(py, &self.env, STEP_NANOSECONDS, |env| {
             env.envs.set_state(state, steps)?;
             env.episode = EpisodeStatus::Running;
             Ok(())
@@ -240,7 +240,7 @@ impl PySingleEnv {
     /// which is 0 before the first episode, 1 while one is running and 2 after its end.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (env_snapshot, episode) =
-            reading(py, &self.env, STEP_NANOSECONDS, |env| Ok((env.envs.snapshot()?, env.episode)))?;
+            with_read_lock(py, &self.env, STEP_NANOSECONDS, |env| Ok((env.envs.snapshot()?, env.episode)))?;
         let dict = snapshot::to_dict(py, env_snapshot, self.spec)?;
         dict.set_item("episode", episode as u8)?;
         Ok(dict)
@@ -252,14 +252,14 @@ impl PySingleEnv {
     ///     CheckpointError: a field is missing, or is of another environment or format.
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
-        let number: u8 = snapshot::as_state_dict(snapshot).scalar("episode")?;
+        let number: u8 = snapshot::as_state_dict(snapshot).read_field("episode")?;
         let statuses = [EpisodeStatus::NotStarted, EpisodeStatus::Running, EpisodeStatus::Over];
         let Some(episode) = statuses.into_iter().find(|&episode| episode as u8 == number) else {
             let message = format!("snapshot field episode is {number}, expected 0, 1 or 2");
-            return Err(errors::new(py, Class::Checkpoint, message));
+            return Err(errors::new(py, ErrorClass::Checkpoint, message));
         };
         let env_snapshot = snapshot::from_dict(snapshot, self.spec, 1)?;
-        writing(py, &self.env, STEP_NANOSECONDS, |env| {
+        with_write_lock(py, &self.env, STEP_NANOSECONDS, |env| {
             env.envs.restore(&env_snapshot)?;
             env.episode = episode;
             Ok(())
@@ -268,7 +268,7 @@ impl PySingleEnv {
 }
 
 /// Defines a class for one environment id.
-macro_rules! single {
+macro_rules! single_env_class {
     ($class:ident, $name:literal, $id:literal, $doc:literal) => {
         #[doc = $doc]
         ///
@@ -291,13 +291,13 @@ macro_rules! single {
     };
 }
 
-single!(PyAcrobot, "Acrobot", "Acrobot-v1", "One `Acrobot-v1`; see `SingleEnv`.");
-single!(PyCartPole, "CartPole", "CartPole-v1", "One `CartPole-v1`; see `SingleEnv`.");
-single!(PyMountainCar, "MountainCar", "MountainCar-v0", "One `MountainCar-v0`; see `SingleEnv`.");
-single!(
+single_env_class!(PyAcrobot, "Acrobot", "Acrobot-v1", "One `Acrobot-v1`; see `SingleEnv`.");
+single_env_class!(PyCartPole, "CartPole", "CartPole-v1", "One `CartPole-v1`; see `SingleEnv`.");
+single_env_class!(PyMountainCar, "MountainCar", "MountainCar-v0", "One `MountainCar-v0`; see `SingleEnv`.");
+single_env_class!(
     PyMountainCarContinuous,
     "MountainCarContinuous",
     "MountainCarContinuous-v0",
     "One `MountainCarContinuous-v0`; see `SingleEnv`."
 );
-single!(PyPendulum, "Pendulum", "Pendulum-v1", "One `Pendulum-v1`; see `SingleEnv`.");
+single_env_class!(PyPendulum, "Pendulum", "Pendulum-v1", "One `Pendulum-v1`; see `SingleEnv`.");

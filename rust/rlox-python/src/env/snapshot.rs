@@ -7,7 +7,7 @@ use rlox_core::env::{Precision, Snapshot, Spec};
 
 use crate::convert::coerce;
 use crate::convert::saved::StateDict;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 
 /// Version of the dict's fields and their meaning.
 const FORMAT: u32 = 2;
@@ -34,21 +34,21 @@ pub(crate) fn to_dict<'py>(py: Python<'py>, snapshot: Snapshot, spec: &Spec) -> 
 pub(crate) fn from_dict(dict: &Bound<'_, PyDict>, spec: &Spec, n: usize) -> PyResult<Snapshot> {
     let state_dict = as_state_dict(dict);
     state_dict.check_format(FORMAT)?;
-    let n_envs: usize = state_dict.scalar("n_envs")?;
+    let n_envs: usize = state_dict.read_field("n_envs")?;
     if n_envs != n {
         return Err(state_dict.mismatch_error("n_envs", n_envs, n));
     }
-    let counts = |name| counts(&state_dict.field(name)?, name, n);
+    let counts = |name| read_unsigned(&state_dict.field(name)?, name, n);
     let state = coerce::array(&state_dict.field("state")?, "state")?;
     coerce::check_shape(&state, "state", &[n, spec.state_dim], "n_envs, state_dim")?;
     let state = coerce::numbers::<f64>(&state, "state")?;
     Ok(Snapshot {
-        env_id: state_dict.scalar("env_id")?,
+        env_id: state_dict.read_field("env_id")?,
         precision: precision(state_dict)?,
         seeds: counts("seeds")?,
         indices: counts("indices")?,
         positions: counts("positions")?,
-        elapsed: steps(&state_dict.field("elapsed")?, "elapsed", n)?,
+        elapsed: read_step_counts(&state_dict.field("elapsed")?, "elapsed", n)?,
         state: state.slice().to_vec(),
     })
 }
@@ -59,7 +59,7 @@ pub(crate) const fn as_state_dict<'a, 'py>(dict: &'a Bound<'py, PyDict>) -> Stat
 }
 
 fn precision(state_dict: StateDict<'_, '_>) -> PyResult<Precision> {
-    let name: String = state_dict.scalar("precision")?;
+    let name: String = state_dict.read_field("precision")?;
     Precision::ALL
         .into_iter()
         .find(|precision| precision.name() == name)
@@ -67,13 +67,13 @@ fn precision(state_dict: StateDict<'_, '_>) -> PyResult<Precision> {
 }
 
 /// Reads step counts `[n]`. A count beyond u32 is refused later, with the limit in the message.
-pub(crate) fn steps(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u32>> {
-    let counts = counts(value, name, n)?;
+pub(crate) fn read_step_counts(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u32>> {
+    let counts = read_unsigned(value, name, n)?;
     Ok(counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect())
 }
 
 /// Reads integers in 0..2**64, `[n]`.
-fn counts(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u64>> {
+fn read_unsigned(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u64>> {
     let array = coerce::array(value, name)?;
     coerce::check_shape(&array, name, &[n], "n_envs")?;
     if array.dtype().kind() != b'i' {
@@ -83,7 +83,7 @@ fn counts(value: &Bound<'_, PyAny>, name: &str, n: usize) -> PyResult<Vec<u64>> 
     let counts = signed.slice().iter().enumerate().map(|(index, &count)| {
         u64::try_from(count).map_err(|_| {
             let message = format!("{name} is {count} at index {index}, expected at least 0");
-            errors::new(value.py(), Class::Config, message)
+            errors::new(value.py(), ErrorClass::Config, message)
         })
     });
     counts.collect()

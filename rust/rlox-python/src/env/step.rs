@@ -36,7 +36,7 @@ pub(crate) fn ended_episodes(envs: &VecEnv) -> Option<EndedEpisodes> {
 }
 
 /// Returns the dict of `step_all` with its keys already set, so that it never grows.
-pub(crate) fn empty_step(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn new_step_dict(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     static EMPTY: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let empty = EMPTY.get_or_try_init(py, || {
         let dict = PyDict::new(py);

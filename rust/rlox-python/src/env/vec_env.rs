@@ -15,7 +15,7 @@ use super::snapshot;
 use super::step::{self, FinalArrays};
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::detach::{detached, reading, writing};
+use crate::detach::{detached, with_read_lock, with_write_lock};
 use crate::errors::OrRaise;
 use crate::memory::views::ViewMut;
 
@@ -63,11 +63,11 @@ impl PyVecEnv {
 
     /// Returns the environments, their number, and the estimated nanoseconds for one step of all.
     pub(crate) fn parts(&self) -> (&Shared<VecEnv>, usize, usize) {
-        (&self.envs, self.n, self.cost())
+        (&self.envs, self.n, self.step_nanoseconds())
     }
 
     /// Estimated nanoseconds for one step of all environments.
-    fn cost(&self) -> usize {
+    fn step_nanoseconds(&self) -> usize {
         self.n * self.spec.nanoseconds_per_step
     }
 }
@@ -99,7 +99,7 @@ impl PyVecEnv {
             ),
             None => Seeding::Run(seed),
         };
-        let tiling = Tiling { shard, parallel_from };
+        let tiling = Tiling { shard_size: shard, parallel_from };
         let precision = native_env::precision(py, precision)?;
         let make = || VecEnv::with_tiling(env_id, n, seeding, precision, tiling);
         let inner = detached(py, n.saturating_mul(300), make)?;
@@ -112,7 +112,7 @@ impl PyVecEnv {
     fn reset_all<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
         let mut obs = ViewMut::fresh(py, &self.obs_shape())?;
         let out = obs.slice_mut();
-        writing(py, &self.envs, self.n * 100, |envs| {
+        with_write_lock(py, &self.envs, self.n * 100, |envs| {
             envs.reset_all()?;
             envs.observe_into(out)
         })?;
@@ -125,7 +125,7 @@ impl PyVecEnv {
     fn observe_into(&self, py: Python<'_>, obs: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut obs = coerce::output::<f32>(obs, "obs", &self.obs_shape())?;
         let out = obs.slice_mut();
-        reading(py, &self.envs, self.cost(), |envs| envs.observe_into(out))
+        with_read_lock(py, &self.envs, self.step_nanoseconds(), |envs| envs.observe_into(out))
     }
 
     /// Steps every environment once.
@@ -160,10 +160,10 @@ impl PyVecEnv {
             truncated: truncated.slice_mut(),
         };
         let actions = actions.view();
-        writing(py, &self.envs, self.cost(), |envs| {
+        with_write_lock(py, &self.envs, self.step_nanoseconds(), |envs| {
             envs.step_dense(actions, out, DenseFinalObs { obs: final_obs_out, mask })
         })?;
-        let result = step::empty_step(py)?;
+        let result = step::new_step_dict(py)?;
         result.set_item(intern!(py, "obs"), obs.into_array())?;
         result.set_item(intern!(py, "rewards"), rewards.into_array())?;
         result.set_item(intern!(py, "terminated"), terminated.into_array())?;
@@ -215,7 +215,7 @@ impl PyVecEnv {
             truncated: truncated.slice_mut(),
         };
         let actions = actions.view();
-        let ended_episodes = writing(py, &self.envs, self.cost(), |envs| {
+        let ended_episodes = with_write_lock(py, &self.envs, self.step_nanoseconds(), |envs| {
             envs.step_into(actions, out)?;
             Ok(step::ended_episodes(envs))
         })?;
@@ -226,7 +226,7 @@ impl PyVecEnv {
     fn get_state<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
         let mut state = ViewMut::<f64>::fresh(py, &[self.n, self.spec.state_dim])?;
         let out = state.slice_mut();
-        reading(py, &self.envs, self.cost(), |envs| envs.get_state(out))?;
+        with_read_lock(py, &self.envs, self.step_nanoseconds(), |envs| envs.get_state(out))?;
         Ok(state.into_array())
     }
 
@@ -252,16 +252,19 @@ impl PyVecEnv {
         let shape = [self.n, self.spec.state_dim];
         coerce::check_shape(&state, "state", &shape, "n_envs, state_dim")?;
         let state = coerce::numbers::<f64>(&state, "state")?;
-        let elapsed = elapsed.map(|steps| snapshot::steps(steps, "elapsed", self.n)).transpose()?;
+        let elapsed =
+            elapsed.map(|steps| snapshot::read_step_counts(steps, "elapsed", self.n)).transpose()?;
         let state = state.slice();
-        writing(py, &self.envs, self.cost(), |envs| envs.set_state(state, elapsed.as_deref()))
+        with_write_lock(py, &self.envs, self.step_nanoseconds(), |envs| {
+            envs.set_state(state, elapsed.as_deref())
+        })
     }
 
     /// The complete state, as a dict of arrays, integers and strings: `format`, `env_id`,
     /// `precision`, `n_envs`, `state`, `elapsed`, and each stream's `seeds`, `indices` and
     /// `positions`.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let env_snapshot = reading(py, &self.envs, self.n * 20, VecEnv::snapshot)?;
+        let env_snapshot = with_read_lock(py, &self.envs, self.n * 20, VecEnv::snapshot)?;
         snapshot::to_dict(py, env_snapshot, self.spec)
     }
 
@@ -274,7 +277,7 @@ impl PyVecEnv {
     ///     ShapeError, NonFiniteError, ConfigError: an array does not fit; nothing changes.
     fn restore(&self, py: Python<'_>, snapshot: &Bound<'_, PyDict>) -> PyResult<()> {
         let env_snapshot = snapshot::from_dict(snapshot, self.spec, self.n)?;
-        writing(py, &self.envs, self.n * 100, |envs| envs.restore(&env_snapshot))
+        with_write_lock(py, &self.envs, self.n * 100, |envs| envs.restore(&env_snapshot))
     }
 
     /// Number of environments.

@@ -47,7 +47,7 @@ pub(crate) fn compute_group_advantages<'py>(
     #[pyo3(from_py_with = arg::size::ddof)] ddof: usize,
     #[pyo3(from_py_with = arg::number::eps)] eps: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let scaling = scaling(py, scale, ddof, eps)?;
+    let scaling = parse_scaling(py, scale, ddof, eps)?;
     let rewards = coerce::array(rewards, "rewards")?;
     coerce::check_ndim(&rewards, "rewards", &["G"])?;
     // An empty group is an empty batch of groups of one.
@@ -87,13 +87,13 @@ pub(crate) fn compute_batch_group_advantages<'py>(
     #[pyo3(from_py_with = arg::size::ddof)] ddof: usize,
     #[pyo3(from_py_with = arg::number::eps)] eps: f64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let scaling = scaling(py, scale, ddof, eps)?;
+    let scaling = parse_scaling(py, scale, ddof, eps)?;
     let rewards = coerce::array(rewards, "rewards")?;
     let group_size = row_len(&rewards, "rewards", group_size, "group_size", "n_groups")?;
     run(py, &rewards, group_size, scaling)
 }
 
-fn scaling(py: Python<'_>, scale: &str, ddof: usize, eps: f64) -> PyResult<Scaling> {
+fn parse_scaling(py: Python<'_>, scale: &str, ddof: usize, eps: f64) -> PyResult<Scaling> {
     Scale::from_name(scale).and_then(|scale| Scaling::new(scale, ddof, eps)).or_raise(py)
 }
 

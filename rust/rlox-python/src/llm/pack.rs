@@ -5,11 +5,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PySlice};
 use rlox_core::llm::packing::{Description, Packing};
 
-use super::tokens::{self, integers};
+use super::tokens::{self, read_integers};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::detach::detached;
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::{View, ViewMut};
 
 /// (packed, masks, positions).
@@ -42,7 +42,7 @@ pub(crate) fn pack_sequences<'py>(
 ) -> PyResult<PackedArrays<'py>> {
     let lengths = coerce::array(lengths, "lengths")?;
     coerce::check_ndim(&lengths, "lengths", &["n"])?;
-    let lengths = integers(&lengths, "lengths")?;
+    let lengths = read_integers(&lengths, "lengths")?;
     let packing = pack(py, lengths.slice(), max_len)?;
     describe(py, &packing)
 }
@@ -76,7 +76,7 @@ pub(crate) fn pack_tokens<'py>(
     #[pyo3(from_py_with = arg::size::max_len)] max_len: usize,
     #[pyo3(from_py_with = arg::signed::pad_token_id)] pad_token_id: i64,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let views = tokens::sequences(sequences)?;
+    let views = tokens::read_sequences(sequences)?;
     let sequences: Vec<&[i64]> = views.iter().map(View::slice).collect();
     let lengths: Vec<i64> =
         sequences.iter().map(|tokens| i64::try_from(tokens.len()).unwrap_or(i64::MAX)).collect();
@@ -84,7 +84,7 @@ pub(crate) fn pack_tokens<'py>(
     let (packed, masks, positions) = describe(py, &packing)?;
     let mut tokens = ViewMut::<i64>::fresh(py, &[packing.n_bins(), packing.max_len()])?;
     let out = tokens.slice_mut();
-    detached(py, out.len(), || packing.lay_out(&sequences, pad_token_id, out))?;
+    detached(py, out.len(), || packing.write_tokens(&sequences, pad_token_id, out))?;
     let order: Vec<i64> =
         packing.places().iter().map(|place| i64::try_from(place.sequence).unwrap_or(i64::MAX)).collect();
     let result = PyDict::new(py);
@@ -132,9 +132,9 @@ pub(crate) fn unpack_sequences<'py>(
             "values has shape {shape:?}, expected {:?} to begin with (the shape of packed)",
             packed.shape()
         );
-        return Err(errors::new(py, Class::Shape, message));
+        return Err(errors::new(py, ErrorClass::Shape, message));
     }
-    let rows = integers(&packed, "packed")?;
+    let rows = read_integers(&packed, "packed")?;
     let width = shape.get(1).copied().unwrap_or(0);
     let pieces = Packing::pieces(rows.slice(), width).or_raise(py)?;
     let result = PyList::empty(py);

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use rlox_core::llm::preference::DpoPair;
 
-use super::tokens::token_ids;
+use super::tokens::read_token_ids;
 use crate::errors::OrRaise;
 use crate::memory::views::ViewMut;
 
@@ -35,9 +35,9 @@ impl PyDpoPair {
         rejected_tokens: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let pair = DpoPair::new(
-            token_ids(prompt_tokens, "prompt_tokens")?,
-            token_ids(chosen_tokens, "chosen_tokens")?,
-            token_ids(rejected_tokens, "rejected_tokens")?,
+            read_token_ids(prompt_tokens, "prompt_tokens")?,
+            read_token_ids(chosen_tokens, "chosen_tokens")?,
+            read_token_ids(rejected_tokens, "rejected_tokens")?,
         );
         Ok(Self { inner: pair.or_raise(py)? })
     }
@@ -60,29 +60,29 @@ impl PyDpoPair {
     /// Token ids of the prompt, a new uint32 `[P]`.
     #[getter]
     fn prompt_tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        ids(py, &[self.inner.prompt()])
+        concatenate_ids(py, &[self.inner.prompt()])
     }
 
     /// Token ids of the preferred completion, a new uint32 `[C]`.
     #[getter]
     fn chosen_tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        ids(py, &[self.inner.chosen()])
+        concatenate_ids(py, &[self.inner.chosen()])
     }
 
     /// Token ids of the dispreferred completion, a new uint32 `[R]`.
     #[getter]
     fn rejected_tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        ids(py, &[self.inner.rejected()])
+        concatenate_ids(py, &[self.inner.rejected()])
     }
 
     /// Prompt and preferred completion, a new uint32 `[P + C]`.
     fn chosen_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        ids(py, &[self.inner.prompt(), self.inner.chosen()])
+        concatenate_ids(py, &[self.inner.prompt(), self.inner.chosen()])
     }
 
     /// Prompt and dispreferred completion, a new uint32 `[P + R]`.
     fn rejected_ids<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        ids(py, &[self.inner.prompt(), self.inner.rejected()])
+        concatenate_ids(py, &[self.inner.prompt(), self.inner.rejected()])
     }
 
     /// Mask of `chosen_ids()`: True for the completion's tokens, which enter a loss, bool
@@ -104,7 +104,7 @@ impl PyDpoPair {
 }
 
 /// Concatenates the parts.
-fn ids<'py>(py: Python<'py>, parts: &[&[u32]]) -> PyResult<Bound<'py, PyAny>> {
+fn concatenate_ids<'py>(py: Python<'py>, parts: &[&[u32]]) -> PyResult<Bound<'py, PyAny>> {
     let all = parts.concat();
     let mut out = ViewMut::<u32>::fresh(py, &[all.len()])?;
     out.slice_mut().copy_from_slice(&all);

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 use crate::memory::views::{Plain, View};
 
 /// Returns the length of the rows of `array`: the argument if the array is flat, else the array's
@@ -29,19 +29,19 @@ pub(crate) fn row_len(
         (&[_, len], Some(given)) => {
             let message =
                 format!("{given_name} is {given}, expected {len}, the second size of {name}; leave it out");
-            fail(Class::Config, message)
+            fail(ErrorClass::Config, message)
         }
         (&[_], None) => {
             let message =
                 format!("{given_name} is missing; pass it, or {name} of shape ({rows_name}, {given_name})");
-            fail(Class::Config, message)
+            fail(ErrorClass::Config, message)
         }
         (shape, _) => {
             let message = format!(
                 "{name} has shape {shape:?}, expected ({rows_name} * {given_name}) or \
                  ({rows_name}, {given_name})"
             );
-            fail(Class::Shape, message)
+            fail(ErrorClass::Shape, message)
         }
     }
 }
@@ -72,7 +72,7 @@ impl<'py> Mask<'py> {
         };
         bytes.map(Self::Bytes).map_err(|(index, value)| {
             let message = format!("mask is {value} at flat index {index}, expected 0 or 1");
-            errors::new(array.py(), Class::Config, message)
+            errors::new(array.py(), ErrorClass::Config, message)
         })
     }
 

@@ -44,7 +44,7 @@ impl Block {
     }
 
     /// Frees the slots whose bits are set in the mask.
-    const fn forget(&mut self, mask: u64) {
+    const fn free(&mut self, mask: u64) {
         self.alive &= !mask;
         self.written &= !mask;
     }
@@ -110,7 +110,7 @@ impl Claims {
                 None => return,
             },
         };
-        block.forget(1 << (number % SLOTS));
+        block.free(1 << (number % SLOTS));
         // Otherwise one call with many views would make every later claim search its blocks.
         if number >= SLOTS {
             self.shrink();
@@ -128,7 +128,7 @@ impl Claims {
     pub(crate) fn keep_only(&mut self, thread: usize) {
         for block in iter::once(&mut self.first).chain(&mut self.overflow) {
             let other_threads = block.slots.iter().zip(0..).filter(|(slot, _)| slot.thread != thread);
-            block.forget(other_threads.fold(0, |others, (_, bit)| others | 1 << bit));
+            block.free(other_threads.fold(0, |others, (_, bit)| others | 1 << bit));
         }
         self.shrink();
     }
@@ -142,7 +142,7 @@ mod tests {
     /// Long spans and few releases fill several blocks; now and then the claims of thread 1 are
     /// released.
     #[test]
-    fn a_claim_is_given_unless_it_meets_a_written_one_or_is_for_writing_and_meets_any() {
+    fn a_claim_is_refused_if_it_overlaps_another_and_one_of_them_is_for_writing() {
         let (mut claims, mut expected) = (Claims::new(), Vec::<(usize, Range<usize>, usize, bool)>::new());
         let (mut random, mut max_alive, mut n_refused) = (1_usize, 0, 0);
         let steps = if cfg!(miri) { 3_000 } else { 40_000 }; // minutes under miri

@@ -25,12 +25,12 @@ impl<B> Shelf<B> {
             let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             blocks.push((bytes, block));
             let mut total: usize = blocks.iter().map(|(size, _)| size).sum();
-            let mut oldest = 0;
-            while total > max_bytes || blocks.len() - oldest > MAX_BLOCKS {
-                total -= blocks.get(oldest).map_or(total, |(size, _)| *size);
-                oldest += 1;
+            let mut n_dropped = 0;
+            while total > max_bytes || blocks.len() - n_dropped > MAX_BLOCKS {
+                total -= blocks.get(n_dropped).map_or(total, |(size, _)| *size);
+                n_dropped += 1;
             }
-            blocks.drain(..oldest).collect()
+            blocks.drain(..n_dropped).collect()
         };
         // The blocks are freed after the lock is released, because the system takes long to free
         // pages.

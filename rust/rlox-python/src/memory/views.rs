@@ -40,19 +40,19 @@ use pyo3::prelude::*;
 
 use super::claims::Claims;
 use super::pool::{Lease, NUMPY_ZEROED_FROM};
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 
 /// An element that is valid for all bit patterns.
-pub(crate) trait Plain: Written {}
+pub(crate) trait Plain: OutputElement {}
 
 macro_rules! plain {
     ($($kind:literal: $($type:ty = $number:expr),+;)+) => { $($(
         impl Plain for $type {}
 
-        impl Written for $type {
+        impl OutputElement for $type {
             const KIND: u8 = $kind;
-            const NUMBER: c_int = $number as c_int;
-            const ZEROED: bool = false;
+            const TYPE_NUMBER: c_int = $number as c_int;
+            const HAS_INVALID_BYTES: bool = false;
         }
     )+)+ };
 }
@@ -68,19 +68,19 @@ const I64: NPY_TYPES = if c_long::BITS == 64 { NPY_LONG } else { NPY_LONGLONG };
 const U64: NPY_TYPES = if c_long::BITS == 64 { NPY_ULONG } else { NPY_ULONGLONG };
 
 /// An element of an output: a [`Plain`] number or a bool.
-pub(crate) trait Written: Element + Copy {
+pub(crate) trait OutputElement: Element + Copy {
     /// NumPy's dtype kind; with the size it identifies the type.
     const KIND: u8;
     /// NumPy's usual type number.
-    const NUMBER: c_int;
+    const TYPE_NUMBER: c_int;
     /// Whether bytes that other code wrote may be invalid values.
-    const ZEROED: bool;
+    const HAS_INVALID_BYTES: bool;
 }
 
-impl Written for bool {
+impl OutputElement for bool {
     const KIND: u8 = b'b';
-    const NUMBER: c_int = NPY_BOOL as c_int;
-    const ZEROED: bool = true;
+    const TYPE_NUMBER: c_int = NPY_BOOL as c_int;
+    const HAS_INVALID_BYTES: bool = true;
 }
 
 /// The list of claims. The thread that holds the GIL has exclusive access to it.
@@ -101,14 +101,14 @@ fn claims<R>(_py: Python<'_>, act: impl FnOnce(&mut Claims) -> R) -> R {
 
 /// Returns a number for the thread that holds the GIL.
 #[inline]
-fn thread(_py: Python<'_>) -> usize {
+fn thread_id(_py: Python<'_>) -> usize {
     // SAFETY: a thread that holds the GIL has a state, whose address is only compared.
     unsafe { pyo3::ffi::PyThreadState_Get() }.addr()
 }
 
 /// Releases the claims of threads that do not exist in a forked child.
 pub(crate) fn forget_other_threads(py: Python<'_>) {
-    claims(py, |claims| claims.keep_only(thread(py)));
+    claims(py, |claims| claims.keep_only(thread_id(py)));
 }
 
 /// A claim on memory, released when it is dropped.
@@ -133,7 +133,7 @@ impl<'py> Claim<'py> {
         if span.is_empty() {
             return Some(Self::none(py));
         }
-        let number = claims(py, |claims| take(claims, span, thread(py)))?;
+        let number = claims(py, |claims| take(claims, span, thread_id(py)))?;
         Some(Self { py, number: Some(number) })
     }
 }
@@ -219,7 +219,7 @@ pub(crate) struct ViewMut<'py, T> {
     len: usize,
 }
 
-impl<'py, T: Written> ViewMut<'py, T> {
+impl<'py, T: OutputElement> ViewMut<'py, T> {
     /// Views the caller's array for writing. Refused while another view uses its memory.
     pub(crate) fn of(array: &Bound<'py, PyUntypedArray>) -> Result<Self, Refusal> {
         if !(has_dtype::<T>(array) && is_contiguous_and_aligned(array)) {
@@ -231,7 +231,7 @@ impl<'py, T: Written> ViewMut<'py, T> {
         let (start, len) = elements::<T>(array);
         let claim = Claim::new(array.py(), addresses(start, len), Claims::write);
         let claim = claim.ok_or(Refusal::InUse)?;
-        if T::ZEROED {
+        if T::HAS_INVALID_BYTES {
             // SAFETY: `len` bools of one byte, claimed for writing.
             let bytes = unsafe { slice::from_raw_parts_mut(start.as_ptr().cast::<u8>(), len) };
             // A bool array made by `view` may hold other bytes than 0 and 1.
@@ -273,19 +273,19 @@ impl<'py, T: Written> ViewMut<'py, T> {
 
 /// Whether the array holds elements `T` in native byte order, in any layout.
 #[inline]
-pub(crate) fn has_dtype<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
+pub(crate) fn has_dtype<T: OutputElement>(array: &Bound<'_, PyUntypedArray>) -> bool {
     // SAFETY: `array` is a live NumPy array, whose dtype lives as long. (A query of NumPy for the
     // dtype of `T` would cost as much as the rest of a view.)
     let (number, order) = unsafe {
         let dtype = &(*(*fields(array)).descr).fields;
         (dtype.type_num, dtype.byteorder.cast_unsigned())
     };
-    number == T::NUMBER && matches!(order, b'=' | b'|') || has_equivalent_dtype::<T>(array)
+    number == T::TYPE_NUMBER && matches!(order, b'=' | b'|') || has_equivalent_dtype::<T>(array)
 }
 
 /// The slow check, for a dtype that is not the usual one for `T`, such as C's `long long`.
 #[cold]
-fn has_equivalent_dtype<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
+fn has_equivalent_dtype<T: OutputElement>(array: &Bound<'_, PyUntypedArray>) -> bool {
     let dtype = array.dtype();
     dtype.kind() == T::KIND
         && dtype.itemsize() == size_of::<T>()
@@ -295,8 +295,8 @@ fn has_equivalent_dtype<T: Written>(array: &Bound<'_, PyUntypedArray>) -> bool {
 fn is_contiguous_and_aligned(array: &Bound<'_, PyUntypedArray>) -> bool {
     // SAFETY: `array` is a live NumPy array.
     let flags = unsafe { (*fields(array)).flags };
-    let plain = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
-    flags & plain == plain
+    let required = NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED;
+    flags & required == required
 }
 
 fn has_flag(array: &Bound<'_, PyUntypedArray>, flag: c_int) -> bool {
@@ -327,18 +327,18 @@ fn addresses<T>(start: NonNull<T>, len: usize) -> Range<usize> {
 /// Largest number of dimensions of an array.
 const MAX_DIMS: usize = 16;
 
-fn allocate<'py, T: Written>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound<'py, PyUntypedArray>> {
+fn allocate<'py, T: OutputElement>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound<'py, PyUntypedArray>> {
     let mut dims = [0; MAX_DIMS];
     let ndim = c_int::try_from(shape.len()).unwrap_or(c_int::MAX);
     if shape.len() > MAX_DIMS {
         let message = format!("an array of {ndim} dimensions, expected at most {MAX_DIMS}");
-        return Err(errors::new(py, Class::Shape, message));
+        return Err(errors::new(py, ErrorClass::Shape, message));
     }
     for (dim, &size) in dims.iter_mut().zip(shape) {
         *dim = npy_intp::try_from(size).unwrap_or(npy_intp::MAX);
     }
     let bytes = shape.iter().fold(size_of::<T>(), |bytes, &size| bytes.saturating_mul(size));
-    if !T::ZEROED
+    if !T::HAS_INVALID_BYTES
         && let Some(lease) = Lease::take(bytes)
     {
         return array_over_lease::<T>(py, &mut dims, ndim, lease);
@@ -360,7 +360,7 @@ fn allocate<'py, T: Written>(py: Python<'py>, shape: &[usize]) -> PyResult<Bound
 }
 
 /// Makes a new array over a pooled block, which returns when the array and all its views are gone.
-fn array_over_lease<'py, T: Written>(
+fn array_over_lease<'py, T: OutputElement>(
     py: Python<'py>,
     dims: &mut [npy_intp; MAX_DIMS],
     ndim: c_int,

@@ -8,14 +8,14 @@ use rlox_nn::cpu::{
     ActionKind, ActionsTaken, Activation, CloningEngine, CloningSettings, CloningUpdate, Memory, Mlp, Number,
 };
 
-use super::incoming;
-use super::precision::{Either, either, engine};
-use super::replayed::numbers;
+use super::precision::{ByPrecision, make_engine, match_precision};
+use super::rollout_args;
 use super::state::AdamState;
+use super::transition_args::read_numbers;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::detach::{LONG, detached, writing};
-use crate::errors::{self, Class, OrRaise};
+use crate::detach::{ALWAYS_RELEASE, detached, with_write_lock};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::{Plain, View};
 
 /// Trains a policy to imitate recorded actions, without torch (Pomerleau 1991).
@@ -48,7 +48,7 @@ pub(crate) struct PyCloningEngine {
     engine: Engine,
 }
 
-type Engine = Either<Shared<CloningEngine<f32>>, Shared<CloningEngine<f64>>>;
+type Engine = ByPrecision<Shared<CloningEngine<f32>>, Shared<CloningEngine<f64>>>;
 
 /// The actions of a batch.
 enum ActionViews<'py, F> {
@@ -78,16 +78,16 @@ impl PyCloningEngine {
             "numbers" => ActionKind::Gaussian(size),
             _ => {
                 let message = format!("kind is {kind:?}, expected choices or numbers");
-                return Err(errors::new(py, Class::Config, message));
+                return Err(errors::new(py, ErrorClass::Config, message));
             }
         };
-        let layout = incoming::layout(parameters)?;
-        let hidden = incoming::read_widths(hidden, "hidden")?;
+        let layout = rollout_args::read_layout(parameters)?;
+        let hidden = rollout_args::read_widths(hidden, "hidden")?;
         let activation = Activation::from_name(activation).or_raise(py)?;
         let widths = [&[obs_dim], hidden.as_slice(), &[size]].concat();
         let net = Mlp::new(&layout, "net", &widths, activation).or_raise(py)?;
         let len = layout.len();
-        let engine = engine!(py, precision, CloningEngine::new(net.clone(), layout, kind))?;
+        let engine = make_engine!(py, precision, CloningEngine::new(net.clone(), layout, kind))?;
         Ok(Self { net, kind, len, engine })
     }
 
@@ -133,9 +133,10 @@ impl PyCloningEngine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = CloningSettings { learning_rate, max_grad_norm, squared };
         let args = (settings, adam_eps);
-        let update = either!(&self.engine, |engine| self.learn_as(py, engine, policy, (obs, actions), args))?;
+        let update =
+            match_precision!(&self.engine, |engine| self.learn_as(py, engine, policy, (obs, actions), args))?;
         let dict = PyDict::new(py);
-        let CloningUpdate { loss, fit, grad_norm } = update;
+        let CloningUpdate { loss, fit, grad_norm, .. } = update;
         for (name, number) in [("loss", loss), ("fit", fit), ("grad_norm", grad_norm)] {
             dict.set_item(name, number)?;
         }
@@ -165,7 +166,7 @@ impl PyCloningEngine {
         let (inputs, outputs) = (self.net.inputs(), self.net.outputs());
         coerce::check_shape(&obs, "obs", &[n, inputs], "as the network takes them")?;
         let obs: View<'_, f32> = coerce::numbers(&obs, "obs")?;
-        let parameters: View<'_, f32> = numbers(parameters, "parameters", &[self.len])?;
+        let parameters: View<'_, f32> = read_numbers(parameters, "parameters", &[self.len])?;
         let mut out = coerce::output::<f32>(out, "out", &[n, outputs])?;
         let (parameters, obs, out) = (parameters.slice(), obs.slice(), out.slice_mut());
         let cost = n.saturating_mul(self.len);
@@ -192,7 +193,7 @@ impl PyCloningEngine {
             [k, rows, _] => [k, rows],
             _ => [0, 0],
         };
-        let obs: View<'py, F> = numbers(obs, "obs", &[k, rows, self.net.inputs()])?;
+        let obs: View<'py, F> = read_numbers(obs, "obs", &[k, rows, self.net.inputs()])?;
         let action_views = self.read_actions::<F>(actions, [k, rows])?;
         let actions_taken = match &action_views {
             ActionViews::Choices(choices) => ActionsTaken::Choices(choices.slice(), None),
@@ -201,7 +202,7 @@ impl PyCloningEngine {
         let mut policy = AdamState::read(policy, "policy", self.len)?;
         let mut state = policy.for_engine(eps);
         let obs = obs.slice();
-        let update = writing(py, engine, LONG, |engine| {
+        let update = with_write_lock(py, engine, ALWAYS_RELEASE, |engine| {
             engine.learn(&mut state, (obs, actions_taken), rows, &settings)
         });
         policy.write_steps();
@@ -218,6 +219,6 @@ impl PyCloningEngine {
             coerce::check_shape(&array, "actions", &[k, rows], "one for each row of obs")?;
             return Ok(ActionViews::Choices(coerce::elements(&array, "actions", "iu")?));
         }
-        Ok(ActionViews::Vectors(numbers(actions, "actions", &[k, rows, self.net.outputs()])?))
+        Ok(ActionViews::Vectors(read_numbers(actions, "actions", &[k, rows, self.net.outputs()])?))
     }
 }

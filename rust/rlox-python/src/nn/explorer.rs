@@ -6,19 +6,19 @@ use rlox_core::rollout::ActionBounds;
 use rlox_core::{Error, Shared};
 use rlox_nn::cpu::{BoundExplorer, Exploration, Explorer};
 
+use super::acting_out::{Episodes, episode_arrays};
+use super::dqn_engine::PyDqnEngine;
 use super::iql_engine::PyIqlEngine;
-use super::outgoing::{Episodes, episode_arrays};
-use super::precision::Either;
-use super::q_engine::PyDqnEngine;
+use super::precision::ByPrecision;
 use super::sac_engine::PySacEngine;
-use super::stretch_out::{Actions, Sizes, StepsOut};
+use super::steps_out::{Actions, Sizes, StepsOut};
 use super::td3_engine::PyTd3Engine;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::detach::{LONG, reading, writing, writing_both};
+use crate::detach::{ALWAYS_RELEASE, with_read_lock, with_write_lock, with_write_locks};
 use crate::env::PyVecEnv;
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::View;
 
 /// Chooses exploring actions without torch, with the network of a `DQNEngine` or the actor of a
@@ -49,13 +49,13 @@ impl PyExplorer {
         #[pyo3(from_py_with = arg::number::deviation)] deviation: f64,
     ) -> PyResult<Self> {
         #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
-        let narrow = deviation as f32;
-        let is_noise_allowed = engine.is_instance_of::<PyTd3Engine>() || narrow == 0.0;
-        if !(narrow.is_finite() && narrow >= 0.0 && is_noise_allowed) {
+        let deviation_f32 = deviation as f32;
+        let is_noise_allowed = engine.is_instance_of::<PyTd3Engine>() || deviation_f32 == 0.0;
+        if !(deviation_f32.is_finite() && deviation_f32 >= 0.0 && is_noise_allowed) {
             let expected = "a finite number >= 0, and 0 unless engine is a TD3Engine";
             return Err(Error::config("deviation", deviation, expected)).or_raise(engine.py());
         }
-        let (exploration, obs_dim, len) = find_exploration(engine, narrow)?;
+        let (exploration, obs_dim, len) = find_exploration(engine, deviation_f32)?;
         let explorer = Explorer::new(exploration);
         let sizes = Sizes { obs_dim, size: explorer.action_dim(), len };
         Ok(Self { explorer: Shared::new(explorer), sizes, engine: engine.clone().unbind() })
@@ -82,17 +82,17 @@ impl PyExplorer {
         actions: &Bound<'py, PyAny>,
         noise: OptionalArg<'_, 'py>,
     ) -> PyResult<()> {
-        let parameters = self.sizes.parameters(parameters)?;
+        let parameters = self.sizes.read_parameters(parameters)?;
         let obs = coerce::array(obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["n", "obs_dim"])?;
         let n = obs.shape().first().copied().unwrap_or(0);
         coerce::check_shape(&obs, "obs", &[n, self.sizes.obs_dim], "as the network takes them")?;
         let obs: View<'_, f32> = coerce::numbers(&obs, "obs")?;
-        let noise = self.sizes.noise(py, noise, &[n])?;
+        let noise = self.sizes.read_noise(py, noise, &[n])?;
         let mut actions = Actions::view(actions, self.sizes.size, &[n])?;
         let (parameters, obs, noise) = (parameters.slice(), obs.slice(), noise_slice(noise.as_ref()));
         let actions = actions.slice_mut();
-        writing(py, &self.explorer, self.sizes.cost(n), |explorer| {
+        with_write_lock(py, &self.explorer, self.sizes.acting_nanoseconds(n), |explorer| {
             explorer.act(parameters, obs, noise, actions)
         })
     }
@@ -155,18 +155,18 @@ impl PyExplorer {
         bounds: OptionalArg<'_, 'py>,
         #[pyo3(from_py_with = arg::size::given)] given: usize,
     ) -> PyResult<Option<Episodes<'py>>> {
-        let parameters = self.sizes.parameters(parameters)?;
-        let (shared, n, nanoseconds) = envs.get().parts();
+        let parameters = self.sizes.read_parameters(parameters)?;
+        let (shared_envs, n, nanoseconds) = envs.get().parts();
         let columns = [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
         let mut out = StepsOut::from_arrays(columns, self.sizes, n)?;
         let n_acted = out.steps().saturating_sub(given);
-        let noise = self.sizes.noise(py, noise, &[n_acted, n])?;
-        let bounds = bounds.map(|bounds| self.sizes.bounds(bounds)).transpose()?;
+        let noise = self.sizes.read_noise(py, noise, &[n_acted, n])?;
+        let bounds = bounds.map(|bounds| self.sizes.read_bounds(bounds)).transpose()?;
         let bounds = bounds.as_ref().map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
-        let cost = out.steps().saturating_mul(nanoseconds + self.sizes.cost(n));
+        let cost = out.steps().saturating_mul(nanoseconds + self.sizes.acting_nanoseconds(n));
         let (mut columns, mut running) = out.parts();
         let (parameters, noise) = (parameters.slice(), noise_slice(noise.as_ref()));
-        let ended = writing_both(py, shared, &self.explorer, cost, |envs, explorer| {
+        let ended = with_write_locks(py, shared_envs, &self.explorer, cost, |envs, explorer| {
             let mut exploring = BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
             columns.collect(envs, &mut exploring, bounds, &mut running)
         });
@@ -185,31 +185,38 @@ fn find_exploration(engine: &Bound<'_, PyAny>, deviation: f32) -> PyResult<(Expl
     let py = engine.py();
     if let Ok(dqn) = engine.cast::<PyDqnEngine>() {
         let dqn = dqn.get();
-        if let Either::Single(dqn_engine) = &dqn.engine {
-            let net = reading(py, dqn_engine, LONG, |dqn_learner| Ok(dqn_learner.net().clone()))?;
+        if let ByPrecision::Single(dqn_engine) = &dqn.engine {
+            let net =
+                with_read_lock(py, dqn_engine, ALWAYS_RELEASE, |dqn_learner| Ok(dqn_learner.net().clone()))?;
             return Ok((Exploration::Greedy(net), dqn.obs_dim, dqn.len));
         }
     } else if let Ok(sac) = engine.cast::<PySacEngine>() {
         let sac = sac.get();
-        if let Either::Single(sac_engine) = &sac.engine {
-            let net = reading(py, sac_engine, LONG, |sac_learner| Ok(sac_learner.actor().clone()))?;
+        if let ByPrecision::Single(sac_engine) = &sac.engine {
+            let net = with_read_lock(py, sac_engine, ALWAYS_RELEASE, |sac_learner| {
+                Ok(sac_learner.actor().clone())
+            })?;
             return Ok((Exploration::Squashed(net), sac.sizes.obs_dim, sac.sizes.lens[0]));
         }
     } else if let Ok(td3) = engine.cast::<PyTd3Engine>() {
         let td3 = td3.get();
-        if let Either::Single(td3_engine) = &td3.engine {
-            let net = reading(py, td3_engine, LONG, |td3_learner| Ok(td3_learner.actor().clone()))?;
-            let explores = Exploration::ActionNoise(net, deviation);
-            return Ok((explores, td3.sizes.obs_dim, td3.sizes.lens[0]));
+        if let ByPrecision::Single(td3_engine) = &td3.engine {
+            let net = with_read_lock(py, td3_engine, ALWAYS_RELEASE, |td3_learner| {
+                Ok(td3_learner.actor().clone())
+            })?;
+            let exploration = Exploration::ActionNoise(net, deviation);
+            return Ok((exploration, td3.sizes.obs_dim, td3.sizes.lens[0]));
         }
     } else if let Ok(iql) = engine.cast::<PyIqlEngine>() {
         let iql = iql.get();
-        if let Either::Single(iql_engine) = &iql.engine {
-            let net = reading(py, iql_engine, LONG, |iql_learner| Ok(iql_learner.actor().clone()))?;
+        if let ByPrecision::Single(iql_engine) = &iql.engine {
+            let net = with_read_lock(py, iql_engine, ALWAYS_RELEASE, |iql_learner| {
+                Ok(iql_learner.actor().clone())
+            })?;
             return Ok((Exploration::ActionNoise(net, 0.0), iql.sizes.obs_dim, iql.sizes.lens[0]));
         }
     }
     let expected = "expected a DQNEngine, SACEngine, TD3Engine or IQLEngine of precision f32";
     let message = format!("engine is {}, {expected}", coerce::short_repr(engine));
-    Err(errors::new(py, Class::Config, message))
+    Err(errors::new(py, ErrorClass::Config, message))
 }

@@ -5,14 +5,14 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::{Activation, IqlEngine, IqlParameters, IqlSettings, IqlUpdate, Mlp, Number};
 
-use super::incoming;
-use super::precision::{Either, either, engine};
-use super::replayed::Columns;
+use super::actor_critics::{NetworkArgs, Sizes};
+use super::precision::{ByPrecision, make_engine, match_precision};
+use super::rollout_args;
 use super::state::AdamState;
-use super::vectors::{NetworkArgs, Sizes};
+use super::transition_args::TransitionArgs;
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::detach::{LONG, writing};
+use crate::detach::{ALWAYS_RELEASE, with_write_lock};
 use crate::errors::OrRaise;
 use crate::memory::views::Plain;
 
@@ -49,7 +49,7 @@ pub(crate) struct PyIqlEngine {
     pub(super) engine: Engine,
 }
 
-type Engine = Either<Shared<IqlEngine<f32>>, Shared<IqlEngine<f64>>>;
+type Engine = ByPrecision<Shared<IqlEngine<f32>>, Shared<IqlEngine<f64>>>;
 
 /// The vectors of the networks and of the target, as Python passes them.
 struct Vectors<'a, 'py> {
@@ -90,14 +90,14 @@ impl PyIqlEngine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = network_args.nets(py, &["log_std"])?;
-        let layout = incoming::layout(value_parameters)?;
-        let hidden = incoming::read_widths(critic, "critic")?;
+        let (sizes, (actor, critics)) = network_args.make_nets(py, &["log_std"])?;
+        let layout = rollout_args::read_layout(value_parameters)?;
+        let hidden = rollout_args::read_widths(critic, "critic")?;
         let widths = [&[obs_dim], hidden.as_slice(), &[1]].concat();
         let activation = Activation::from_name(activation).or_raise(py)?;
         let value = Mlp::new(&layout, "value", &widths, activation).or_raise(py)?;
         let value_len = layout.len();
-        let engine = engine!(py, precision, IqlEngine::new(actor, critics, (value, layout)))?;
+        let engine = make_engine!(py, precision, IqlEngine::new(actor, critics, (value, layout)))?;
         Ok(Self { sizes, value_len, engine })
     }
 
@@ -179,12 +179,13 @@ impl PyIqlEngine {
             max_weight,
         };
         let weights = None;
-        let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
+        let columns = TransitionArgs { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, value, target };
         let args = (settings, adam_eps);
-        let update = either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
+        let update =
+            match_precision!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
-        let IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm } = update;
+        let IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm, .. } = update;
         for (name, number) in [
             ("critic", critic),
             ("value", value),
@@ -206,7 +207,7 @@ impl PyIqlEngine {
         py: Python<'py>,
         engine: &Shared<IqlEngine<F>>,
         vectors: &Vectors<'_, 'py>,
-        columns: &Columns<'_, 'py>,
+        columns: &TransitionArgs<'_, 'py>,
         (settings, eps): (IqlSettings, f64),
     ) -> PyResult<IqlUpdate> {
         let views = self.sizes.views::<F>(columns)?;
@@ -221,8 +222,9 @@ impl PyIqlEngine {
             value: value.for_engine(eps),
             target: target.slice_mut(),
         };
-        let update =
-            writing(py, engine, LONG, |engine| engine.learn(&mut parameters, batches, &settings, errors));
+        let update = with_write_lock(py, engine, ALWAYS_RELEASE, |engine| {
+            engine.learn(&mut parameters, batches, &settings, errors)
+        });
         actor.write_steps();
         critic.write_steps();
         value.write_steps();

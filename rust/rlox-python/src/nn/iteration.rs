@@ -12,18 +12,18 @@ use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Optimizer, RmsProp};
 use rlox_nn::cpu::{A2cSettings, Iteration, IterationResult, OnPolicyEngine, PpoSettings};
 
-use super::incoming::Order;
-use super::outgoing::{Episodes, episode_arrays};
+use super::acting_out::{Episodes, episode_arrays};
 use super::policy::PyRolloutPolicy;
-use super::precision::Either;
+use super::precision::ByPrecision;
+use super::rollout_args::Order;
 use super::rollout_out::RolloutOut;
-use super::state::{State, optimizer, ppo_update_dict, set_loss_terms, write_step_counter};
+use super::state::{TrainStateArgs, make_optimizer, ppo_update_dict, set_loss_terms, write_step_counter};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::detach::{LONG, writing_both};
+use crate::detach::{ALWAYS_RELEASE, with_write_locks};
 use crate::env::PyVecEnv;
-use crate::errors::{self, Class, OrRaise};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::ViewMut;
 
 /// Collects a rollout and learns from it in one call. The results equal those of
@@ -170,7 +170,7 @@ impl PyIteration {
             normalize_advantages,
             target_kl,
         };
-        let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
+        let state = TrainStateArgs { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let (rule, places) = (adam_rule(adam_eps), order.pass_rows());
         let iterated = self.run(py, &state, rule, |iteration, engine, parameters, adam| {
             iteration.ppo(engine, parameters, adam, &settings, places)
@@ -228,7 +228,7 @@ impl PyIteration {
     ) -> PyResult<Bound<'py, PyDict>> {
         let loss = ActorCriticLoss { vf_coef, ent_coef };
         let settings = A2cSettings { loss, learning_rate, max_grad_norm, normalize_advantages };
-        let state = State { parameters, first, second, steps };
+        let state = TrainStateArgs { parameters, first, second, steps };
         let rule = RmsProp { alpha, eps, tf_like };
         let iterated = self.run(py, &state, rule, |iteration, engine, parameters, optimizer| {
             iteration.a2c(engine, parameters, optimizer, &settings)
@@ -268,7 +268,7 @@ impl PyIteration {
     fn run<U: Send>(
         &self,
         py: Python<'_>,
-        state: &State<'_, '_>,
+        state: &TrainStateArgs<'_, '_>,
         rule: RmsProp,
         learn: impl FnOnce(
             &mut Iteration<'_>,
@@ -281,11 +281,11 @@ impl PyIteration {
         *self.lock_ended() = None;
         let policy = self.policy.get();
         let (engine, noise_kept) = (policy.engine.get(), policy.noise_kept);
-        let Either::Single(shared_engine) = &engine.engine else {
+        let ByPrecision::Single(shared_engine) = &engine.engine else {
             let message = "the engine's precision is f64, expected f32";
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         };
-        let (shared, n, _) = self.envs.get().parts();
+        let (shared_envs, n, _) = self.envs.get().parts();
         let mut out = RolloutOut::from_arrays(
             self.rollout_arrays.each_ref().map(|a| a.bind(py)),
             &engine.architecture,
@@ -304,10 +304,10 @@ impl PyIteration {
         let mut iteration = Iteration { columns, estimates, key, noise_kept, discount };
         let (parameters, first) = (parameters.slice_mut(), first.slice_mut());
         let (second, counting) = (second.as_mut().map(ViewMut::slice_mut), &mut steps);
-        let iterated = writing_both(py, shared, shared_engine, LONG, |envs, engine| {
+        let iterated = with_write_locks(py, shared_envs, shared_engine, ALWAYS_RELEASE, |envs, engine| {
             let ended = iteration.collect(engine, parameters, envs, &mut running)?;
             *self.lock_ended() = Some(ended);
-            let mut optimizer_state = optimizer(rule, first, second, counting);
+            let mut optimizer_state = make_optimizer(rule, first, second, counting);
             learn(&mut iteration, engine, parameters, &mut optimizer_state)
         });
         // The counters are also written after a failure or an interrupt, because completed steps

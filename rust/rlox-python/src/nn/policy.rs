@@ -8,16 +8,16 @@ use rlox_core::policy::{Policy, PolicyInput, PolicyOutput};
 use rlox_core::rollout::{self, RolloutEnds, RolloutKey, Scratch};
 use rlox_nn::cpu::{ActorCritic, ActorCriticPolicy, Architecture};
 
-use super::engine::PyOnPolicyEngine;
-use super::incoming;
-use super::outgoing::{ActionsOut, Episodes, episode_arrays};
+use super::acting_out::{ActionsOut, Episodes, episode_arrays};
+use super::on_policy_engine::PyOnPolicyEngine;
+use super::rollout_args;
 use super::rollout_out::RolloutOut;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::detach::{detached, writing};
+use crate::detach::{detached, with_write_lock};
 use crate::env::PyVecEnv;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 use crate::memory::views::{View, ViewMut};
 
 type Array<'py> = Bound<'py, PyUntypedArray>;
@@ -56,7 +56,7 @@ impl PyRolloutPolicy {
         let steps = noise_kept.map_or(usize::MAX, |steps| usize::try_from(steps).unwrap_or(usize::MAX));
         let Some(noise_kept) = NonZeroUsize::new(steps) else {
             let message = "noise_kept is 0, expected at least 1, or None";
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         };
         let (architecture, net, len) = (engine.architecture.clone(), engine.net.clone(), engine.len);
         Ok(Self { architecture, net, noise_kept, len, engine: engine_ref })
@@ -96,20 +96,20 @@ impl PyRolloutPolicy {
         #[pyo3(from_py_with = arg::size::step)] step: usize,
         mask: OptionalArg<'_, 'py>,
     ) -> PyResult<()> {
-        let parameters = self.parameters(parameters)?;
+        let parameters = self.read_parameters(parameters)?;
         let (obs, n) = self.read_obs(obs)?;
-        let mask = mask.map(|mask| incoming::mask(mask, &self.architecture, n)).transpose()?;
+        let mask = mask.map(|mask| rollout_args::read_mask(mask, &self.architecture, n)).transpose()?;
         let mut actions = ActionsOut::view(actions, self.architecture.kind, &[n])?;
         let mut log_probs = coerce::output(log_probs, "log_probs", &[n])?;
         let mut values = coerce::output(values, "values", &[n])?;
-        let acting = self.acting(&parameters);
+        let acting = self.acting_policy(&parameters);
         let outputs = PolicyOutput {
             actions: actions.slice_mut(),
             log_probs: log_probs.slice_mut(),
             values: values.slice_mut(),
         };
         let obs = obs.slice();
-        detached(py, self.cost(n), || {
+        detached(py, self.acting_nanoseconds(n), || {
             let mut noise = vec![0.0; n * acting.noise().dim()];
             rollout::noise(&acting, RolloutKey { seed, rollout }, step, &mut noise);
             acting.act_masked(PolicyInput { obs, noise: &noise }, mask.as_deref(), outputs)
@@ -130,11 +130,11 @@ impl PyRolloutPolicy {
         parameters: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Array<'py>> {
-        let parameters = self.parameters(parameters)?;
+        let parameters = self.read_parameters(parameters)?;
         let (obs, n) = self.read_obs(obs)?;
         let mut values = ViewMut::<f32>::fresh(py, &[n])?;
-        let (obs, out, acting) = (obs.slice(), values.slice_mut(), self.acting(&parameters));
-        detached(py, self.cost(n), || acting.values(obs, out))?;
+        let (obs, out, acting) = (obs.slice(), values.slice_mut(), self.acting_policy(&parameters));
+        detached(py, self.acting_nanoseconds(n), || acting.values(obs, out))?;
         Ok(values.into_array())
     }
 
@@ -152,11 +152,11 @@ impl PyRolloutPolicy {
         parameters: &Bound<'py, PyAny>,
         obs: &Bound<'py, PyAny>,
     ) -> PyResult<Array<'py>> {
-        let parameters = self.parameters(parameters)?;
+        let parameters = self.read_parameters(parameters)?;
         let (obs, n) = self.read_obs(obs)?;
         let mut outputs = ViewMut::<f32>::fresh(py, &[n, self.architecture.kind.outputs()])?;
-        let (obs, out, acting) = (obs.slice(), outputs.slice_mut(), self.acting(&parameters));
-        detached(py, self.cost(n), || acting.outputs(obs, out))?;
+        let (obs, out, acting) = (obs.slice(), outputs.slice_mut(), self.acting_policy(&parameters));
+        detached(py, self.acting_nanoseconds(n), || acting.outputs(obs, out))?;
         Ok(outputs.into_array())
     }
 
@@ -219,15 +219,15 @@ impl PyRolloutPolicy {
         #[pyo3(from_py_with = arg::integer::seed)] seed: u64,
         #[pyo3(from_py_with = arg::integer::rollout)] rollout: u64,
     ) -> PyResult<Option<Episodes<'py>>> {
-        let parameters = self.parameters(parameters)?;
-        let (shared, n, nanoseconds) = envs.get().parts();
+        let parameters = self.read_parameters(parameters)?;
+        let (shared_envs, n, nanoseconds) = envs.get().parts();
         let arrays =
             [obs, actions, rewards, terminated, truncated, log_probs, values, next_values, totals, lengths];
         let mut out = RolloutOut::from_arrays(arrays, &self.architecture, n)?;
-        let (acting, key) = (self.acting(&parameters), RolloutKey { seed, rollout });
-        let cost = out.steps().saturating_mul(nanoseconds + self.cost(n));
+        let (acting, key) = (self.acting_policy(&parameters), RolloutKey { seed, rollout });
+        let cost = out.steps().saturating_mul(nanoseconds + self.acting_nanoseconds(n));
         let (mut columns, mut running) = out.parts();
-        let ended = writing(py, shared, cost, |envs| {
+        let ended = with_write_lock(py, shared_envs, cost, |envs| {
             let (mut ended, mut scratch) = (RolloutEnds::default(), Scratch::default());
             let buffers = (&mut ended, &mut scratch);
             columns.collect(envs, &acting, key, &mut running, buffers)?;
@@ -239,7 +239,7 @@ impl PyRolloutPolicy {
 }
 
 impl PyRolloutPolicy {
-    fn parameters<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
+    fn read_parameters<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
         let array = coerce::array(value, "parameters")?;
         coerce::check_shape(&array, "parameters", &[self.len], "the engine's vector")?;
         coerce::numbers(&array, "parameters")
@@ -254,13 +254,13 @@ impl PyRolloutPolicy {
         Ok((coerce::numbers(&obs, "obs")?, n))
     }
 
-    fn acting<'a>(&'a self, parameters: &'a View<'_, f32>) -> ActorCriticPolicy<'a> {
+    fn acting_policy<'a>(&'a self, parameters: &'a View<'_, f32>) -> ActorCriticPolicy<'a> {
         ActorCriticPolicy::new(&self.net, parameters.slice(), self.noise_kept)
     }
 
     /// Estimated nanoseconds of acting for n observations, at 20 multiplications and additions per
     /// nanosecond.
-    const fn cost(&self, n: usize) -> usize {
+    const fn acting_nanoseconds(&self, n: usize) -> usize {
         n.saturating_mul(self.len) / 20
     }
 }

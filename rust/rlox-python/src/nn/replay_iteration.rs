@@ -10,12 +10,12 @@ use rlox_core::buffer::NStep;
 use rlox_core::rollout::{ActionBounds, RolloutEnds};
 use rlox_nn::cpu::BoundExplorer;
 
+use super::acting_out::{Episodes, episode_arrays};
 use super::explorer::{PyExplorer, noise_slice};
-use super::outgoing::{Episodes, episode_arrays};
-use super::stretch_out::StepsOut;
+use super::steps_out::StepsOut;
 use crate::buffer::ReplayBufferRef;
 use crate::convert::arg;
-use crate::detach::{LONG, writing};
+use crate::detach::{ALWAYS_RELEASE, with_write_lock};
 use crate::env::PyVecEnv;
 use crate::errors::OrRaise;
 
@@ -180,18 +180,18 @@ impl PyReplayIteration {
     fn collect(&self, py: Python<'_>, replay: &ReplayBufferRef<'_>) -> PyResult<RolloutEnds> {
         let (py_explorer, given) = (self.explorer.get(), self.given);
         let sizes = py_explorer.sizes;
-        let parameters = sizes.parameters(self.parameters.bind(py))?;
-        let (shared, n, _) = self.envs.get().parts();
+        let parameters = sizes.read_parameters(self.parameters.bind(py))?;
+        let (shared_envs, n, _) = self.envs.get().parts();
         let mut out = StepsOut::from_arrays(self.column_arrays.each_ref().map(|a| a.bind(py)), sizes, n)?;
         let n_acted = out.steps().saturating_sub(given);
         let noise = self.noise.as_ref().map(|noise| noise.bind(py));
-        let noise = sizes.noise(py, noise, &[n_acted, n])?;
-        let bounds = self.bounds.as_ref().map(|bounds| sizes.bounds(bounds.bind(py)));
+        let noise = sizes.read_noise(py, noise, &[n_acted, n])?;
+        let bounds = self.bounds.as_ref().map(|bounds| sizes.read_bounds(bounds.bind(py)));
         let bounds = bounds.transpose()?;
         let bounds = bounds.as_ref().map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
         let (mut columns, mut running) = out.parts();
         let (parameters, noise) = (parameters.slice(), noise_slice(noise.as_ref()));
-        let ended = writing(py, shared, LONG, |envs| {
+        let ended = with_write_lock(py, shared_envs, ALWAYS_RELEASE, |envs| {
             py_explorer.explorer.write(|explorer| {
                 let mut exploring = BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
                 let ended = columns.collect(envs, &mut exploring, bounds, &mut running)?;

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use rlox_core::rollout::{Columns, RunningEpisodes};
 use rlox_nn::cpu::Architecture;
 
-use super::outgoing::ActionsOut;
+use super::acting_out::ActionsOut;
 use crate::convert::coerce;
 use crate::memory::views::ViewMut;
 

@@ -5,14 +5,14 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::{Number, SacEngine, SacParameters, SacSettings, SacUpdate, Temperature};
 
-use super::precision::{Either, either, engine};
-use super::replayed::Columns;
+use super::actor_critics::{NetworkArgs, Sizes};
+use super::precision::{ByPrecision, make_engine, match_precision};
 use super::state::AdamState;
-use super::vectors::{NetworkArgs, Sizes};
+use super::transition_args::TransitionArgs;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::detach::{LONG, writing};
+use crate::detach::{ALWAYS_RELEASE, with_write_lock};
 use crate::memory::views::{Plain, View};
 
 /// Length of the temperature's vector: one number and its padding.
@@ -48,7 +48,7 @@ pub(crate) struct PySacEngine {
     pub(super) engine: Engine,
 }
 
-type Engine = Either<Shared<SacEngine<f32>>, Shared<SacEngine<f64>>>;
+type Engine = ByPrecision<Shared<SacEngine<f32>>, Shared<SacEngine<f64>>>;
 
 /// The vectors of the networks and of the target, as Python passes them.
 struct Vectors<'a, 'py> {
@@ -99,8 +99,8 @@ impl PySacEngine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = network_args.nets(py, &[])?;
-        let engine = engine!(py, precision, SacEngine::new(actor, critics))?;
+        let (sizes, (actor, critics)) = network_args.make_nets(py, &[])?;
+        let engine = make_engine!(py, precision, SacEngine::new(actor, critics))?;
         Ok(Self { sizes, engine })
     }
 
@@ -175,10 +175,11 @@ impl PySacEngine {
         #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings = SacSettings { learning_rate, max_grad_norm, tau, target_update_interval };
-        let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
+        let columns = TransitionArgs { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, target, temperature, noise };
         let args = LearnArgs { settings, first, eps: adam_eps, alpha_or_entropy: entropy_or_alpha };
-        let update = either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
+        let update =
+            match_precision!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         for (name, value) in [
             ("critic", update.critic),
@@ -201,12 +202,12 @@ impl PySacEngine {
         py: Python<'py>,
         engine: &Shared<SacEngine<F>>,
         vectors: &Vectors<'_, 'py>,
-        columns: &Columns<'_, 'py>,
+        columns: &TransitionArgs<'_, 'py>,
         args: LearnArgs,
     ) -> PyResult<SacUpdate> {
         let views = self.sizes.views::<F>(columns)?;
         let [k, rows] = views.shape;
-        let noise: View<'_, F> = self.sizes.noise(vectors.noise, &[k, 2, rows])?;
+        let noise: View<'_, F> = self.sizes.read_noise(vectors.noise, &[k, 2, rows])?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
         let [mut actor, mut critic] = self.sizes.adam_states::<F>(vectors.actor, vectors.critic)?;
         let mut target = coerce::output(vectors.target, "target", &[self.sizes.lens[1]])?;
@@ -227,7 +228,7 @@ impl PySacEngine {
                 None => Temperature::Fixed(args.alpha_or_entropy),
             },
         };
-        let update = writing(py, engine, LONG, |engine| {
+        let update = with_write_lock(py, engine, ALWAYS_RELEASE, |engine| {
             engine.learn(&mut parameters, batches, noise, (&args.settings, args.first), errors)
         });
         actor.write_steps();

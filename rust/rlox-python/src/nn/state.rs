@@ -8,11 +8,11 @@ use rlox_nn::cpu::{Number, PpoUpdate, TrainState};
 
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::errors::{self, Class, ReplaceRefusal};
+use crate::errors::{self, ErrorClass, ReplaceRefusal};
 use crate::memory::views::{Plain, ViewMut};
 
 /// The vectors that an update changes.
-pub(super) struct State<'a, 'py> {
+pub(super) struct TrainStateArgs<'a, 'py> {
     pub(super) parameters: &'a Bound<'py, PyAny>,
     pub(super) first: &'a Bound<'py, PyAny>,
     pub(super) second: OptionalArg<'a, 'py>,
@@ -21,7 +21,7 @@ pub(super) struct State<'a, 'py> {
 
 pub(super) type Vectors<'py, F> = (ViewMut<'py, F>, ViewMut<'py, F>, Option<ViewMut<'py, F>>);
 
-impl<'py> State<'_, 'py> {
+impl<'py> TrainStateArgs<'_, 'py> {
     /// Views the parameters, the first moments, and the second moments if there are any.
     pub(super) fn views<F: Plain>(&self, names: [&str; 2], len: usize) -> PyResult<Vectors<'py, F>> {
         let second = self.second.map(|second| coerce::output(second, names[1], &[len]));
@@ -57,7 +57,7 @@ impl<'py, F: Number + Plain> AdamState<'py, F> {
                     "{name} is {}, expected four arrays: parameters, exp_avg, exp_avg_sq, steps",
                     coerce::short_repr(value)
                 );
-                errors::new(py, Class::Config, message)
+                errors::new(py, ErrorClass::Config, message)
             })?;
         let vector =
             |array: &Bound<'py, PyAny>, of: &str| coerce::output(array, &format!("{of} of {name}"), &[len]);
@@ -88,7 +88,7 @@ impl<'py, F: Number + Plain> AdamState<'py, F> {
 
 /// Returns A2C's optimizer: Adam if there are second moments, else RMSprop. Both use the epsilon of
 /// `rule`.
-pub(super) fn optimizer<'a, F>(
+pub(super) fn make_optimizer<'a, F>(
     rule: RmsProp,
     first: &'a mut [F],
     second: Option<&'a mut [F]>,
@@ -106,7 +106,7 @@ fn read_step_counter<'py>(steps: &Bound<'py, PyAny>) -> PyResult<(ViewMut<'py, i
     let so_far = counter.slice_mut().first().copied().unwrap_or(0);
     let Ok(so_far) = u64::try_from(so_far) else {
         let message = format!("steps is {so_far}, expected at least 0");
-        return Err(errors::new(steps.py(), Class::Config, message));
+        return Err(errors::new(steps.py(), ErrorClass::Config, message));
     };
     Ok((counter, so_far))
 }

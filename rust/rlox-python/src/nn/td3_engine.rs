@@ -5,13 +5,13 @@ use pyo3::types::PyDict;
 use rlox_core::Shared;
 use rlox_nn::cpu::{Number, Td3Engine, Td3Parameters, Td3Settings, Td3Update};
 
-use super::precision::{Either, either, engine};
-use super::replayed::Columns;
-use super::vectors::{NetworkArgs, Sizes};
+use super::actor_critics::{NetworkArgs, Sizes};
+use super::precision::{ByPrecision, make_engine, match_precision};
+use super::transition_args::TransitionArgs;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::detach::{LONG, writing};
+use crate::detach::{ALWAYS_RELEASE, with_write_lock};
 use crate::memory::views::{Plain, View};
 
 /// Trains a deterministic policy and its critics without torch (Fujimoto et al. 2018).
@@ -44,7 +44,7 @@ pub(crate) struct PyTd3Engine {
     pub(super) engine: Engine,
 }
 
-type Engine = Either<Shared<Td3Engine<f32>>, Shared<Td3Engine<f64>>>;
+type Engine = ByPrecision<Shared<Td3Engine<f32>>, Shared<Td3Engine<f64>>>;
 
 /// The vectors of the networks and of the targets, as Python passes them.
 struct Vectors<'a, 'py> {
@@ -84,8 +84,8 @@ impl PyTd3Engine {
             hidden: [actor, critic],
             activation,
         };
-        let (sizes, (actor, critics)) = network_args.nets(py, &[])?;
-        let engine = engine!(py, precision, Td3Engine::new(actor, critics))?;
+        let (sizes, (actor, critics)) = network_args.make_nets(py, &[])?;
+        let engine = make_engine!(py, precision, Td3Engine::new(actor, critics))?;
         Ok(Self { sizes, engine })
     }
 
@@ -164,10 +164,11 @@ impl PyTd3Engine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let settings =
             Td3Settings { learning_rate, max_grad_norm, tau, policy_delay, target_noise, noise_clip, alpha };
-        let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
+        let columns = TransitionArgs { obs, actions, rewards, next_obs, discounts, weights, errors };
         let vectors = Vectors { actor, critic, targets: [target_actor, target_critic], noise };
         let args = (settings, first, adam_eps);
-        let update = either!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
+        let update =
+            match_precision!(&self.engine, |engine| self.learn_as(py, engine, &vectors, &columns, args))?;
         let dict = PyDict::new(py);
         dict.set_item("critic", update.critic)?;
         dict.set_item("q_mean", update.q_mean)?;
@@ -183,11 +184,11 @@ impl PyTd3Engine {
         py: Python<'py>,
         engine: &Shared<Td3Engine<F>>,
         vectors: &Vectors<'_, 'py>,
-        columns: &Columns<'_, 'py>,
+        columns: &TransitionArgs<'_, 'py>,
         (settings, first, eps): (Td3Settings, u64, f64),
     ) -> PyResult<Td3Update> {
         let views = self.sizes.views::<F>(columns)?;
-        let noise = vectors.noise.map(|noise_arg| self.sizes.noise(noise_arg, &views.shape));
+        let noise = vectors.noise.map(|noise_arg| self.sizes.read_noise(noise_arg, &views.shape));
         let noise: Option<View<'_, F>> = noise.transpose()?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
         let [mut actor, mut critic] = self.sizes.adam_states::<F>(vectors.actor, vectors.critic)?;
@@ -201,7 +202,7 @@ impl PyTd3Engine {
             target_actor: target_actor.slice_mut(),
             target_critic: target_critic.slice_mut(),
         };
-        let update = writing(py, engine, LONG, |engine| {
+        let update = with_write_lock(py, engine, ALWAYS_RELEASE, |engine| {
             engine.learn(&mut parameters, batches, noise, (&settings, first), errors)
         });
         actor.write_steps();

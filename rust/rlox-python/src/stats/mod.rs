@@ -12,7 +12,7 @@ use rlox_core::stats::Moments;
 
 use crate::convert::coerce;
 use crate::convert::saved::StateDict;
-use crate::detach::{detached, reading, writing};
+use crate::detach::{detached, with_read_lock, with_write_lock};
 use crate::memory::views::{ViewMut, has_dtype};
 
 pub(crate) use explained::explained_variance;
@@ -28,21 +28,21 @@ const NUMBER_NANOSECONDS: usize = 10;
 fn add_rows(py: Python<'_>, moments: &Shared<Moments>, xs: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
     let xs = coerce::numbers::<f64>(xs, "xs")?;
     let rows = xs.slice();
-    writing(py, moments, rows.len() * 2, |moments| moments.update(rows))
+    with_write_lock(py, moments, rows.len() * 2, |moments| moments.update(rows))
 }
 
 fn merge(py: Python<'_>, moments: &Shared<Moments>, other: &Shared<Moments>) -> PyResult<()> {
     // The copy lets an object be merged with itself, and no thread holds two locks.
     let other = copy_moments(py, other)?;
-    writing(py, moments, other.mean().len() * 4, |moments| moments.merge(&other))
+    with_write_lock(py, moments, other.mean().len() * 4, |moments| moments.merge(&other))
 }
 
 fn copy_moments(py: Python<'_>, moments: &Shared<Moments>) -> PyResult<Moments> {
-    reading(py, moments, NUMBER_NANOSECONDS, |moments| Ok(moments.clone()))
+    with_read_lock(py, moments, NUMBER_NANOSECONDS, |moments| Ok(moments.clone()))
 }
 
 fn reset(py: Python<'_>, moments: &Shared<Moments>) -> PyResult<()> {
-    writing(py, moments, NUMBER_NANOSECONDS, |moments| {
+    with_write_lock(py, moments, NUMBER_NANOSECONDS, |moments| {
         *moments = Moments::new(moments.mean().len());
         Ok(())
     })
@@ -59,7 +59,7 @@ fn normalize_array<'py>(
     let rows = rows.slice();
     let mut out = ViewMut::<f64>::fresh(py, xs.shape())?;
     let target = out.slice_mut();
-    reading(py, moments, rows.len() * 2, |moments| moments.normalize(rows, clip, eps, target))?;
+    with_read_lock(py, moments, rows.len() * 2, |moments| moments.normalize(rows, clip, eps, target))?;
     if !has_dtype::<f32>(xs) {
         return Ok(out.into_array().into_any());
     }
@@ -113,8 +113,8 @@ fn restore(
     let py = state.py();
     let state_dict = as_state_dict(state);
     state_dict.check_format(FORMAT)?;
-    let count = state_dict.scalar("count")?;
-    writing(py, moments, mean.len() * 2, |moments| {
+    let count = state_dict.read_field("count")?;
+    with_write_lock(py, moments, mean.len() * 2, |moments| {
         *moments = Moments::from_parts(count, mean, m2)?;
         Ok(())
     })

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::detach::{reading, writing};
-use crate::errors::{self, Class, ReplaceRefusal};
+use crate::detach::{with_read_lock, with_write_lock};
+use crate::errors::{self, ErrorClass, ReplaceRefusal};
 
 /// Running count, mean and variance of numbers, in float64.
 ///
@@ -34,7 +34,7 @@ impl PyRunningStats {
     /// Adds one number. Raises ShapeError for anything else, NonFiniteError for NaN and infinity.
     fn update(&self, py: Python<'_>, x: &Bound<'_, PyAny>) -> PyResult<()> {
         let x = number(x)?;
-        writing(py, &self.moments, NUMBER_NANOSECONDS, |moments| moments.update(&[x]))
+        with_write_lock(py, &self.moments, NUMBER_NANOSECONDS, |moments| moments.update(&[x]))
     }
 
     /// Adds numbers `[n]`. Raises ShapeError for another shape, NonFiniteError for NaN and
@@ -64,7 +64,9 @@ impl PyRunningStats {
     ) -> PyResult<f64> {
         let (x, mut out) = ([number(x)?], [0.0]);
         let target = &mut out;
-        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| moments.normalize(&x, clip, eps, target))?;
+        with_read_lock(py, &self.moments, NUMBER_NANOSECONDS, |moments| {
+            moments.normalize(&x, clip, eps, target)
+        })?;
         let [normal] = out;
         Ok(normal)
     }
@@ -105,19 +107,21 @@ impl PyRunningStats {
     /// Number of numbers added.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.count()))
+        with_read_lock(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.count()))
     }
 
     /// Mean of the numbers; 0 before the first.
     #[getter]
     fn mean(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(first(moments.mean())))
+        with_read_lock(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(first(moments.mean())))
     }
 
     /// Population variance of the numbers (divisor count); 1 before the first.
     #[getter]
     fn var(&self, py: Python<'_>) -> PyResult<f64> {
-        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.var().next().unwrap_or(1.0)))
+        with_read_lock(py, &self.moments, NUMBER_NANOSECONDS, |moments| {
+            Ok(moments.var().next().unwrap_or(1.0))
+        })
     }
 
     /// Square root of `var`.
@@ -131,7 +135,7 @@ impl PyRunningStats {
 fn number(x: &Bound<'_, PyAny>) -> PyResult<f64> {
     coerce::real(x, "x").replace_refusal(x.py(), |_| {
         let message = format!("x is {}, expected a number", coerce::short_repr(x));
-        errors::new(x.py(), Class::Shape, message)
+        errors::new(x.py(), ErrorClass::Shape, message)
     })
 }
 

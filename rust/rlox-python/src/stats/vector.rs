@@ -12,8 +12,8 @@ use super::{
 };
 use crate::convert::arg;
 use crate::convert::coerce;
-use crate::detach::{detached, reading};
-use crate::errors::{self, Class};
+use crate::detach::{detached, with_read_lock};
+use crate::errors::{self, ErrorClass};
 
 /// Largest number of dimensions: 2 GiB of float64.
 const MAX_DIMS: u64 = 1 << 28;
@@ -46,7 +46,7 @@ impl PyRunningStatsVec {
             }
             _ => {
                 let message = format!("dim is {dim}, expected an integer in 1..2**28");
-                Err(errors::new(py, Class::Config, message))
+                Err(errors::new(py, ErrorClass::Config, message))
             }
         }
     }
@@ -137,7 +137,7 @@ impl PyRunningStatsVec {
     /// Number of vectors added.
     #[getter]
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
-        reading(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.count()))
+        with_read_lock(py, &self.moments, NUMBER_NANOSECONDS, |moments| Ok(moments.count()))
     }
 
     /// Mean of the vectors, `[dim]`; 0 before the first.

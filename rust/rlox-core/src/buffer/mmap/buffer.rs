@@ -24,7 +24,7 @@ const MIN_SEGMENT_BYTES: usize = 1 << 20;
 
 /// Capacities and folder of an [`MmapReplayBuffer`].
 #[derive(Debug, Clone)]
-pub struct TierConfig<'a> {
+pub struct MmapConfig<'a> {
     /// Minimum capacity of memory, in rows.
     pub hot_capacity: usize,
     /// Maximum number of rows in memory and on disk together.
@@ -68,7 +68,7 @@ impl MmapReplayBuffer {
     /// - [`Error::Storage`] if the disk fails, if another buffer uses the folder, or if it has rows
     ///   and `reopen` is false.
     /// - [`Error::Damaged`] or [`Error::Snapshot`] for rows that do not fit.
-    pub fn new(schema: Schema, tier_config: &TierConfig<'_>, n_envs: usize, seed: u64) -> Result<Self> {
+    pub fn new(schema: Schema, tier_config: &MmapConfig<'_>, n_envs: usize, seed: u64) -> Result<Self> {
         Self::with_fs(Arc::new(RealFs), schema, tier_config, n_envs, seed)
     }
 
@@ -79,11 +79,11 @@ impl MmapReplayBuffer {
     pub fn with_fs(
         fs: Arc<dyn Fs>,
         schema: Schema,
-        tier_config: &TierConfig<'_>,
+        tier_config: &MmapConfig<'_>,
         n_envs: usize,
         seed: u64,
     ) -> Result<Self> {
-        let TierConfig { hot_capacity: hot, total_capacity: total, path, reopen: may_reopen } = *tier_config;
+        let MmapConfig { hot_capacity: hot, total_capacity: total, path, reopen: may_reopen } = *tier_config;
         if !(n_envs..=MAX_CAPACITY).contains(&total) {
             let expected = format!("at least n_envs ({n_envs}) and at most {MAX_CAPACITY}");
             return Err(Error::config("total_capacity", total, expected));
@@ -121,7 +121,7 @@ impl MmapReplayBuffer {
             }
             let reopened = reopen(buffer.rows.empty_copy()?, &folder, &*buffer.archive.fs, NEWEST)?;
             buffer.adopt(reopened);
-            buffer.durable_ends = buffer.rows.memory.rings().rings.iter().map(complete_end).collect();
+            buffer.durable_ends = buffer.rows.memory.rings().by_env.iter().map(complete_end).collect();
         } else {
             folder.publish(NEWEST, &Manifest::default())?;
         }
@@ -162,7 +162,7 @@ impl MmapReplayBuffer {
         if self.folder.is_none() {
             return 0;
         }
-        let rings = self.rows.memory.rings().rings.iter().zip(&self.durable_ends);
+        let rings = self.rows.memory.rings().by_env.iter().zip(&self.durable_ends);
         rings.map(|(ring, &durable_end)| ring.n_pushed.saturating_sub(durable_end)).sum()
     }
 
@@ -181,7 +181,7 @@ impl MmapReplayBuffer {
     /// Returns whether memory has room for one more block beside all rows that are not durable yet.
     pub(super) fn has_room(&self) -> bool {
         let rings = self.rows.memory.rings();
-        let waiting_rows = rings.rings.iter().zip(&self.durable_ends);
+        let waiting_rows = rings.by_env.iter().zip(&self.durable_ends);
         let max_waiting =
             waiting_rows.map(|(ring, &durable_end)| ring.n_pushed.saturating_sub(durable_end)).max();
         max_waiting.unwrap_or(0) + self.segment_rows < rings.capacity as u64
@@ -190,7 +190,7 @@ impl MmapReplayBuffer {
     /// Returns the largest number of rows of an environment that are in no segment yet.
     pub(super) fn max_unsealed_rows(&self) -> u64 {
         let n = self.durable_ends.len();
-        let rings = self.rows.memory.rings().rings.iter().enumerate();
+        let rings = self.rows.memory.rings().by_env.iter().enumerate();
         let unsealed_rows = rings.map(|(env, ring)| {
             ring.n_pushed.saturating_sub(self.archive.sealed_rows(n, env).min(ring.n_pushed))
         });
@@ -302,7 +302,7 @@ impl MmapReplayBuffer {
         self.rows.repeat_newest(env)?;
         self.rows.memory.cut_episode(env)?;
         self.rows.sync_with_memory();
-        let ring = self.rows.rings.rings.get_mut(env);
+        let ring = self.rows.rings.by_env.get_mut(env);
         if let Some(ring) = ring.filter(|r| r.episode_starts.back().is_none_or(|&cut| cut < r.n_pushed)) {
             ring.episode_starts.push_back(ring.n_pushed);
         }

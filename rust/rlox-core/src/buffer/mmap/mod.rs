@@ -1,12 +1,12 @@
 //! A replay buffer larger than memory: recent rows are in memory, older rows are on disk.
 
 mod buffer;
-mod reopen;
 #[cfg(test)]
-mod schedules;
+mod interleavings;
+mod reopen;
 mod steps;
 
-pub use buffer::{MmapReplayBuffer, TierConfig};
+pub use buffer::{MmapConfig, MmapReplayBuffer};
 
 use self::steps::{close, flush, push, restore, save, seal};
 use super::rows::{EnvIndex, Transitions};
@@ -83,10 +83,10 @@ impl Shared<MmapReplayBuffer> {
     /// Same as [`MmapReplayBuffer::push`].
     pub fn push(&self, env_index: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
         push(&mut &*self, env_index, rows, |buffer| {
-            let _alone = buffer.lock_for_steps()?;
+            let _guard = buffer.lock_for_operation()?;
             // Another thread may have sealed rows in the meantime.
-            let is_sealed = buffer.read(|b| b.has_room() && b.max_unsealed_rows() < b.segment_rows)?;
-            if is_sealed { Ok(()) } else { seal(buffer) }
+            let has_enough_room = buffer.read(|b| b.has_room() && b.max_unsealed_rows() < b.segment_rows)?;
+            if has_enough_room { Ok(()) } else { seal(buffer) }
         })
     }
 
@@ -95,7 +95,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::flush`].
     pub fn flush(&self) -> Result<()> {
-        let _alone = self.lock_for_steps()?;
+        let _guard = self.lock_for_operation()?;
         flush(&mut &*self)
     }
 
@@ -104,7 +104,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::save`].
     pub fn save(&self, name: &str) -> Result<()> {
-        let _alone = self.lock_for_steps()?;
+        let _guard = self.lock_for_operation()?;
         save(&mut &*self, name)
     }
 
@@ -113,7 +113,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::restore`].
     pub fn restore(&self, name: &str) -> Result<()> {
-        let _alone = self.lock_for_steps()?;
+        let _guard = self.lock_for_operation()?;
         restore(&mut &*self, name)
     }
 
@@ -122,7 +122,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::close`].
     pub fn close(&self, keep_files: bool) -> Result<()> {
-        let _alone = self.lock_for_steps()?;
+        let _guard = self.lock_for_operation()?;
         close(&mut &*self, keep_files)
     }
 }

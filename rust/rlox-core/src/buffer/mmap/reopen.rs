@@ -37,10 +37,9 @@ pub(super) fn reopen(empty: TieredRows, folder: &Folder, fs: &dyn Fs, name: &str
         for (queue, range) in queues_mut(&mut memory, env).zip(ranges.iter().skip(1)) {
             queue.restart(range.1);
         }
-        if let Some(slot) = memory.rings.rings.get_mut(env) {
-            let (open, begins) = (ring.awaits_next_obs, ring.begins_episode);
-            *slot =
-                EnvRing { awaits_next_obs: open, begins_episode: begins, ..EnvRing::empty_at(ring.n_pushed) };
+        if let Some(slot) = memory.rings.by_env.get_mut(env) {
+            let (awaits_next_obs, begins_episode) = (ring.awaits_next_obs, ring.begins_episode);
+            *slot = EnvRing { awaits_next_obs, begins_episode, ..EnvRing::empty_at(ring.n_pushed) };
         }
     }
     let mut rows = TieredRows::new(memory, disk, capacity);

@@ -31,7 +31,7 @@ pub(super) fn push<A: Access<MmapReplayBuffer>>(
     rows: Transitions<'_>,
     seal: impl Fn(&mut A) -> Result<()>,
 ) -> Result<()> {
-    let block = buffer.read(|b| {
+    let block_rows = buffer.read(|b| {
         b.open_folder()?;
         b.rows.memory.check(env_index, &rows)?;
         Ok(usize::try_from(b.segment_rows).unwrap_or(usize::MAX))
@@ -39,7 +39,7 @@ pub(super) fn push<A: Access<MmapReplayBuffer>>(
     let one_per_env = matches!(env_index, EnvIndex::Each);
     let mut next = 0;
     while next < rows.n {
-        let part = next..if one_per_env { rows.n } else { rows.n.min(next + block) };
+        let part = next..if one_per_env { rows.n } else { rows.n.min(next + block_rows) };
         if !buffer.write(|b| b.try_push(env_index, &rows, part.clone(), false))?? {
             let seal_result = seal(buffer);
             if matches!(seal_result, Err(Error::Interrupted)) {
@@ -89,7 +89,7 @@ fn seal_all(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<(Arc<Folder>, 
 
 fn plan_seal(b: &mut MmapReplayBuffer) -> Result<SealPlan> {
     let folder = Arc::clone(b.open_folder()?);
-    let rings = b.rows.memory.rings().rings.iter().enumerate().map(|(env, ring)| {
+    let rings = b.rows.memory.rings().by_env.iter().enumerate().map(|(env, ring)| {
         let (start, end) = (b.rows.start_of(env, complete_end(ring)), complete_end(ring));
         EnvRing { start, episode_starts: b.rows.cuts(env, start + 1, end), ..EnvRing::empty_at(end) }
     });
@@ -103,7 +103,7 @@ fn plan_seal(b: &mut MmapReplayBuffer) -> Result<SealPlan> {
     let exact_header = Header { rings: rings.collect(), ..current };
     let pending = PendingSegment::begin_merged(&mut b.archive, &mut b.rows.memory, &folder, b.segment_rows)?;
     if pending.is_some() {
-        b.sealing_ends = Some(b.rows.memory.rings().rings.iter().map(|ring| ring.n_pushed).collect());
+        b.sealing_ends = Some(b.rows.memory.rings().by_env.iter().map(|ring| ring.n_pushed).collect());
     }
     Ok(SealPlan { folder, pending, header, exact_header })
 }
@@ -136,7 +136,7 @@ fn make_manifest(b: &MmapReplayBuffer, header: &Header) -> Manifest {
 
 pub(super) fn flush(buffer: &mut impl Access<MmapReplayBuffer>) -> Result<()> {
     let (folder, is_durable, references) = buffer.read(|b| {
-        let rings = b.rows.memory.rings().rings.iter().zip(&b.durable_ends);
+        let rings = b.rows.memory.rings().by_env.iter().zip(&b.durable_ends);
         let all_durable = rings.into_iter().all(|(ring, &durable)| complete_end(ring) == durable);
         Ok((Arc::clone(b.open_folder()?), all_durable, b.rows.disk.references()))
     })??;

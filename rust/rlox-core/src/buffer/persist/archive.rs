@@ -16,6 +16,7 @@ const MAX_SEGMENTS: usize = 128;
 
 /// The result of a save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SaveReport {
     /// Number of segments of the saved buffer.
     pub segments: usize,
@@ -115,8 +116,8 @@ impl Archive {
     /// Returns whether a save into `folder` can share the sealed segments.
     pub(super) fn can_share(&self, folder: &Folder) -> Result<bool> {
         let is_same_folder = self.folder.as_ref() == Some(&canonical_path(folder.path())?);
-        let missing = |entry: &ArchiveEntry| folder.segment(entry.reference).is_err();
-        Ok(is_same_folder && !self.entries.iter().any(missing))
+        let is_missing = |entry: &ArchiveEntry| folder.segment(entry.reference).is_err();
+        Ok(is_same_folder && !self.entries.iter().any(is_missing))
     }
 
     /// Prepares a save of `rows`: takes segments that the save cannot use off the list.
@@ -190,11 +191,11 @@ impl Archive {
 
     /// Takes the segments off the list that have no row at or after `starts`, `[sources]`.
     pub(in crate::buffer) fn remove_before(&mut self, starts: impl Iterator<Item = u64> + Clone) {
-        let alive = |entry: &ArchiveEntry| {
+        let has_live_rows = |entry: &ArchiveEntry| {
             let mut rows = entry.ranges.iter().zip(starts.clone());
             rows.any(|(&(first, end), start)| first < end && end > start)
         };
-        self.entries.retain(alive);
+        self.entries.retain(has_live_rows);
     }
 }
 

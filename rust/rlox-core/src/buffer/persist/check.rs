@@ -1,6 +1,6 @@
 //! Rules that stored rows follow. Rows that break a rule were never pushed.
 
-use crate::buffer::rows::{EnvRing, number_at};
+use crate::buffer::rows::{EnvRing, lower_half_at};
 use crate::error::{Error, Result};
 
 /// Checks the records of one environment in order.
@@ -31,13 +31,13 @@ impl<'a> RecordChecker<'a> {
     /// observation of a row that left the buffer.
     pub(in crate::buffer) fn new(
         ring: &'a EnvRing,
-        flags: usize,
-        items: Vec<(u64, u64)>,
+        flags_offset: usize,
+        item_ranges: Vec<(u64, u64)>,
         is_complete: bool,
     ) -> Self {
-        let newest = vec![None; items.len()];
-        let oldest = vec![0; items.len()];
-        Self { ring, flags_offset: flags, item_ranges: items, newest, oldest, has_ended: false, is_complete }
+        let newest = vec![None; item_ranges.len()];
+        let oldest = vec![0; item_ranges.len()];
+        Self { ring, flags_offset, item_ranges, newest, oldest, has_ended: false, is_complete }
     }
 
     /// Checks the next record, which is that of the row at `position`.
@@ -49,7 +49,7 @@ impl<'a> RecordChecker<'a> {
         let numbers = self.newest.iter_mut().zip(&mut self.oldest);
         for (column, (range, (newest, oldest))) in self.item_ranges.iter().zip(numbers).enumerate() {
             let &(start, end) = range;
-            let number = full_number(end, number_at(record, column.saturating_mul(4)));
+            let number = full_number(end, lower_half_at(record, column.saturating_mul(4)));
             // Each time a buffer was reopened at this position, a newest row may have been left
             // out.
             let may_skip = begins_episode && !self.is_complete;

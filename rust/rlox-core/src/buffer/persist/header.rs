@@ -27,7 +27,7 @@ impl Header {
     /// Makes the header of the current rows and draws.
     pub(in crate::buffer) fn from_rows(rows: &MemoryRows, state: &SamplerState) -> Self {
         let ranges = sources(rows).iter().map(|source| (source.start, source.end)).collect();
-        let rings = rows.rings().rings.clone();
+        let rings = rows.rings().by_env.clone();
         Self { rings, ranges, seed: state.seed(), batches_drawn: state.batches_drawn() }
     }
 
@@ -111,27 +111,28 @@ fn parse_numbers(name: &'static str, bytes: &[u8]) -> Result<Vec<u64>> {
 /// Makes a ring from these numbers and takes its episodes from `episodes`. None if no ring can have
 /// them.
 fn parse_ring(
-    &[start, pushed, head, open, begins, count]: &[u64; RING_NUMBERS],
+    &[start, n_pushed, head, awaits_next_obs, begins_episode, count]: &[u64; RING_NUMBERS],
     episodes: &mut impl Iterator<Item = u64>,
     max_rows: u64,
     capacity: usize,
 ) -> Option<EnvRing> {
-    let rows = pushed.checked_sub(start)?;
+    let rows = n_pushed.checked_sub(start)?;
     let (head, count) = (usize::try_from(head).ok()?, usize::try_from(count).ok()?);
     let parse_flag = |number| (number <= 1).then_some(number == 1);
-    let (open, begins) = (parse_flag(open)?, parse_flag(begins)?);
+    let (awaits_next_obs, begins_episode) = (parse_flag(awaits_next_obs)?, parse_flag(begins_episode)?);
     let episodes: std::collections::VecDeque<u64> = episodes.take(count).collect();
     let is_increasing = episodes.iter().zip(episodes.iter().skip(1)).all(|(a, b)| a < b);
-    let is_within = episodes.back().is_none_or(|&last| last < pushed);
-    let is_valid = rows <= max_rows && pushed <= MAX_NUMBER && head < capacity && is_increasing && is_within;
-    let is_complete = episodes.len() == count && !(open && begins);
+    let is_within = episodes.back().is_none_or(|&last| last < n_pushed);
+    let is_valid =
+        rows <= max_rows && n_pushed <= MAX_NUMBER && head < capacity && is_increasing && is_within;
+    let is_complete = episodes.len() == count && !(awaits_next_obs && begins_episode);
     (is_valid && is_complete).then_some(EnvRing {
         start,
-        n_pushed: pushed,
+        n_pushed,
         head,
-        awaits_next_obs: open,
+        awaits_next_obs,
         episode_starts: episodes,
-        begins_episode: begins,
+        begins_episode,
     })
 }
 

@@ -29,7 +29,7 @@ pub(in crate::buffer) fn fill_rows(
     read: &RowReader<'_>,
 ) -> Result<MemoryRows> {
     let n_sources = sources_per_env(&rows, header.rings.len());
-    rows.rings.rings.clone_from(&header.rings);
+    rows.rings.by_env.clone_from(&header.rings);
     for env in 0..header.rings.len() {
         let source_range = env_sources(env, n_sources);
         let ranges = header.ranges.get(source_range.clone()).unwrap_or_default();
@@ -46,7 +46,7 @@ fn fill_records(
     (source, ranges): (usize, &[(u64, u64)]),
     read: &RowReader<'_>,
 ) -> Result<()> {
-    let Some(ring) = rows.rings.rings.get(env).cloned() else { return Ok(()) };
+    let Some(ring) = rows.rings.by_env.get(env).cloned() else { return Ok(()) };
     if ranges.first() != Some(&(ring.start, ring.n_pushed)) {
         let expected = format!("{} to {}", ring.start, ring.n_pushed);
         return Err(Error::snapshot("queues", "records of other rows", expected));

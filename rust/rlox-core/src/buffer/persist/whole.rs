@@ -134,7 +134,7 @@ impl<B: InMemoryBuffer> Shared<B> {
     /// # Errors
     /// Same as [`InMemoryBuffer::save`].
     pub fn save(&self, folder: &Path, name: &str) -> Result<SaveReport> {
-        let _alone = self.lock_for_steps()?;
+        let _guard = self.lock_for_operation()?;
         save(&mut &*self, folder, name)
     }
 
@@ -143,7 +143,7 @@ impl<B: InMemoryBuffer> Shared<B> {
     /// # Errors
     /// Same as [`InMemoryBuffer::load`].
     pub fn load(&self, folder: &Path, name: &str) -> Result<()> {
-        let _alone = self.lock_for_steps()?;
+        let _guard = self.lock_for_operation()?;
         load_into(&mut &*self, folder, name)
     }
 
@@ -152,7 +152,7 @@ impl<B: InMemoryBuffer> Shared<B> {
     /// # Errors
     /// The errors of `change` and of the wait.
     pub fn replace<T>(&self, change: impl FnOnce(&mut B) -> Result<T>) -> Result<T> {
-        let _alone = self.lock_for_steps()?;
+        let _guard = self.lock_for_operation()?;
         self.write(change)?
     }
 }

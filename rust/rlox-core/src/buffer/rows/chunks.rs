@@ -74,8 +74,8 @@ impl ChunkQueue {
 
     /// Returns the live row whose number has this lower half, in a queue of rows of `N` bytes.
     #[inline]
-    pub(super) fn get_fixed<const N: usize>(&self, number: u32) -> Option<&[u8; N]> {
-        let (chunk, offset) = self.place(number, N);
+    pub(super) fn get_fixed<const N: usize>(&self, lower: u32) -> Option<&[u8; N]> {
+        let (chunk, offset) = self.place(lower, N);
         self.chunks.get(chunk)?.get(offset..)?.first_chunk()
     }
 
@@ -163,9 +163,9 @@ impl ChunkQueue {
     /// Returns the place of the chunk of a live row of `width` bytes, and the row's byte offset in
     /// it.
     #[inline]
-    const fn place(&self, number: u32, width: usize) -> (usize, usize) {
-        let chunk = (number >> self.shift) as usize & (self.chunks.len() - 1);
-        (chunk, (number & ((1 << self.shift) - 1)) as usize * width)
+    const fn place(&self, lower: u32, width: usize) -> (usize, usize) {
+        let chunk = (lower >> self.shift) as usize & (self.chunks.len() - 1);
+        (chunk, (lower & ((1 << self.shift) - 1)) as usize * width)
     }
 
     /// Same as [`ChunkQueue::place`] for the next row. Adds a chunk if there is none.
@@ -182,7 +182,7 @@ impl ChunkQueue {
     #[cold]
     fn begin_chunk(&mut self, width: usize) -> (usize, usize) {
         if self.n_filled == self.chunks.len() {
-            self.double();
+            self.double_places();
         }
         let (chunk, offset) = self.place(lower_half(self.end), width);
         let size = self.row_bytes << self.shift;
@@ -195,7 +195,7 @@ impl ChunkQueue {
     }
 
     /// Doubles the number of places and moves every chunk to its new place.
-    fn double(&mut self) {
+    fn double_places(&mut self) {
         let old = std::mem::take(&mut self.chunks);
         let mask = old.len() - 1;
         self.chunks = vec![Block::default(); 2 * old.len()];
@@ -244,25 +244,25 @@ pub(super) struct Reader<'a, const N: usize> {
 impl<const N: usize> Reader<'_, N> {
     /// Copies the live row whose number has this lower half into `row`.
     #[inline]
-    pub(super) fn copy(&self, number: u32, row: &mut [u8; N]) {
-        let offset = (number & self.row_mask) as usize * N;
-        let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
+    pub(super) fn copy(&self, lower: u32, row: &mut [u8; N]) {
+        let offset = (lower & self.row_mask) as usize * N;
+        let chunk = self.chunks.get((lower >> self.shift) as usize & self.mask);
         row.copy_from_slice(chunk.and_then(|chunk| chunk.get(offset..offset + N)).unwrap_or_default());
     }
 
     /// Copies a row and the row after it. The newest row has none after it and is copied twice.
     #[inline]
-    pub(super) fn copy_pair(&self, number: u32, is_newest: bool, now: &mut [u8; N], next: &mut [u8; N]) {
-        let offset = (number & self.row_mask) as usize * N;
-        let chunk = self.chunks.get((number >> self.shift) as usize & self.mask);
+    pub(super) fn copy_pair(&self, lower: u32, is_newest: bool, now: &mut [u8; N], next: &mut [u8; N]) {
+        let offset = (lower & self.row_mask) as usize * N;
+        let chunk = self.chunks.get((lower >> self.shift) as usize & self.mask);
         let tail = chunk.and_then(|chunk| chunk.get(offset..));
         let Some((first, after_row)) = tail.and_then(<[u8]>::split_first_chunk) else {
-            return self.copy(number, now);
+            return self.copy(lower, now);
         };
         *now = *first;
         match after_row.first_chunk() {
             Some(second) if !is_newest => *next = *second,
-            _ => self.copy(if is_newest { number } else { number.wrapping_add(1) }, next),
+            _ => self.copy(if is_newest { lower } else { lower.wrapping_add(1) }, next),
         }
     }
 }
@@ -302,13 +302,13 @@ mod tests {
     #[test]
     fn a_full_queue_going_round_holds_constant_memory() {
         let mut queue = ChunkQueue::new(8, 1_000);
-        let mut most = 0;
+        let mut max_bytes = 0;
         for number in 0..100_000 {
             queue.push(&row(number));
             queue.release_before(number.saturating_sub(999));
-            most = most.max(queue.nbytes());
+            max_bytes = max_bytes.max(queue.nbytes());
         }
-        assert!(most <= 8 * 1_000 * 11 / 10, "{most}");
+        assert!(max_bytes <= 8 * 1_000 * 11 / 10, "{max_bytes}");
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn held_rows_are_readable_after_their_release_until_let_go() {
+    fn released_rows_stay_readable_until_the_snapshot_ends() {
         for expected in [1, 64, 1_000] {
             let mut queue = ChunkQueue::new(8, expected);
             (0..500).for_each(|number| queue.push(&row(number)));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_behind_the_last_of_a_chunk_is_the_first_of_the_next() {
+    fn the_row_after_the_last_of_a_chunk_is_the_first_of_the_next() {
         for expected in [64, 10_000, 600_000] {
             let mut queue = ChunkQueue::new(68, expected);
             let row = |number: u32| number.to_ne_bytes().repeat(17);

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::chunks::lower_half;
-use super::layout::{self, TERMINATED, TRUNCATED, number_at};
+use super::layout::{self, TERMINATED, TRUNCATED, lower_half_at};
 use super::memory::MemoryRows;
-use super::obs::{self, Item, ObsKind, Observations};
+use super::obs::{self, ObsKey, ObsKind, Observations};
 use super::{Rings, RowRef, Rows, width};
 use crate::buffer::batch::Batch;
 use crate::buffer::schema::Schema;
@@ -58,7 +58,12 @@ impl Rows for MemoryRows {
         Ok(())
     }
 
-    fn rewards(&self, first: RowRef, end: u64, visit: &mut dyn FnMut(RowRef, f64, u8) -> bool) -> Result<()> {
+    fn visit_rewards(
+        &self,
+        first: RowRef,
+        end: u64,
+        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
+    ) -> Result<()> {
         for position in first.position..end {
             let row = self.rings.row(first.env as usize, position);
             let (reward, flags) = self.layout.reward_and_flags(self.record(row));
@@ -118,7 +123,7 @@ impl MemoryRows {
             let newest = lower_half(queue.end()).wrapping_sub(1);
             let numbers = rows
                 .iter()
-                .map(|row| number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column));
+                .map(|row| lower_half_at(&self.records, row.slot as usize * self.layout.stride + 4 * column));
             let numbers: Vec<u32> = numbers.collect();
             if obs::gather_neighbours(queue, &numbers, newest, width, (now, next)) {
                 return;
@@ -138,7 +143,7 @@ impl MemoryRows {
         column: usize,
         envs: &'a [Observations],
         rows: &'a [RowRef],
-    ) -> impl Iterator<Item = (Item, Item)> + 'a {
+    ) -> impl Iterator<Item = (ObsKey, ObsKey)> + 'a {
         let newest = |env: usize| {
             envs.get(env).map_or(0, |observations| lower_half(observations.items().end())).wrapping_sub(1)
         };
@@ -146,7 +151,7 @@ impl MemoryRows {
         rows.iter().map(move |row| {
             let env = row.env as usize;
             let newest = only_newest.unwrap_or_else(|| newest(env));
-            let number = number_at(&self.records, row.slot as usize * self.layout.stride + 4 * column);
+            let number = lower_half_at(&self.records, row.slot as usize * self.layout.stride + 4 * column);
             // The newest row may not have its next observation yet. Its own observation replaces
             // it.
             let next = if number == newest { number } else { number.wrapping_add(1) };

@@ -24,8 +24,8 @@ pub(in crate::buffer) struct Layout {
 impl Layout {
     /// Makes the layout of a schema's records.
     pub(super) fn new(schema: &Schema) -> Self {
-        let flags = 4 * schema.obs().len();
-        let mut stride = flags + 1;
+        let flags_offset = 4 * schema.obs().len();
+        let mut stride = flags_offset + 1;
         let columns = schema.columns().iter().map(|column| {
             let place = (stride, column.row_bytes());
             stride += place.1;
@@ -33,7 +33,7 @@ impl Layout {
         });
         let columns = columns.collect();
         let obs = schema.obs().iter().map(|column| column.field.row_bytes()).collect();
-        Self { stride, flags_offset: flags, columns, obs_bytes: obs }
+        Self { stride, flags_offset, columns, obs_bytes: obs }
     }
 
     /// Returns the reward and the flags of a record.
@@ -62,23 +62,23 @@ pub(super) fn record(records: &[u8], offset: usize, stride: usize) -> &[u8] {
 
 /// Writes the lower half of an observation's number into a record.
 #[inline]
-pub(super) fn put_number(records: &mut [u8], offset: usize, lower: u32) {
+pub(super) fn write_lower_half(records: &mut [u8], offset: usize, lower: u32) {
     records.get_mut(offset..offset + 4).unwrap_or_default().copy_from_slice(&lower.to_ne_bytes());
 }
 
 /// Writes the flags into a record.
 #[inline]
-pub(super) fn put_flags(records: &mut [u8], at: usize, flags: u8) {
+pub(super) fn write_flags(records: &mut [u8], offset: usize, flags: u8) {
     // For a slice of one byte, the compiler would call memcpy.
-    assert!(at < records.len(), "no record at byte {at}");
-    if let Some(place) = records.get_mut(at) {
+    assert!(offset < records.len(), "no record at byte {offset}");
+    if let Some(place) = records.get_mut(offset) {
         *place = flags;
     }
 }
 
 /// Reads the lower half of an observation's number from a record.
 #[inline]
-pub(in crate::buffer) fn number_at(records: &[u8], offset: usize) -> u32 {
+pub(in crate::buffer) fn lower_half_at(records: &[u8], offset: usize) -> u32 {
     u32::from_ne_bytes(read_array(records, offset))
 }
 

@@ -104,7 +104,7 @@ impl MemoryRows {
     /// Removes every row. The indices of new rows continue from the old ones, so that old indices are
     /// still recognised.
     pub fn clear(&mut self) {
-        for ring in &mut self.rings.rings {
+        for ring in &mut self.rings.by_env {
             *ring = EnvRing::empty_at(ring.n_pushed);
         }
         for observations in self.obs.iter_mut().flatten() {
@@ -121,7 +121,7 @@ impl MemoryRows {
     /// [`Error::Config`] if there is no such environment.
     pub fn cut_episode(&mut self, env: usize) -> Result<()> {
         let n = self.rings.n_envs();
-        let ring = self.rings.rings.get_mut(env).ok_or_else(|| no_such_env(env, n))?;
+        let ring = self.rings.by_env.get_mut(env).ok_or_else(|| no_such_env(env, n))?;
         ring.begins_episode = true;
         if std::mem::take(&mut ring.awaits_next_obs) {
             for observations in &mut self.obs {
@@ -162,8 +162,8 @@ impl MemoryRows {
                 continue;
             };
             self.copy_on_write(slot, 1);
-            let at = slot * self.layout.stride + offset;
-            self.records.get_mut(at..at + width).unwrap_or_default().copy_from_slice(value);
+            let start = slot * self.layout.stride + offset;
+            self.records.get_mut(start..start + width).unwrap_or_default().copy_from_slice(value);
         }
         self.updates += 1;
         Ok(n_stale)

@@ -19,7 +19,7 @@ mod width;
 
 pub(super) use chunks::ChunkQueue;
 pub(super) use disk::DiskRows;
-pub(super) use layout::number_at;
+pub(super) use layout::lower_half_at;
 pub(super) use memory::check_frame_numbers;
 pub use memory::{MAX_CAPACITY, MAX_ENVS, MemoryRows};
 pub use n_step::NStep;
@@ -73,5 +73,10 @@ pub trait Rows {
     ///
     /// # Errors
     /// Same as [`Rows::gather`].
-    fn rewards(&self, first: RowRef, end: u64, visit: &mut dyn FnMut(RowRef, f64, u8) -> bool) -> Result<()>;
+    fn visit_rewards(
+        &self,
+        first: RowRef,
+        end: u64,
+        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
+    ) -> Result<()>;
 }

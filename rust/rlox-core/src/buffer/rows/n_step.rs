@@ -68,7 +68,7 @@ impl NStep {
         let end = all_rows.rings().ring(row)?.episode(row.position).1;
         let mut window = Window { last: row, discounted_sum: 0.0, discount: 0.0 };
         let mut factor = 1.0;
-        all_rows.rewards(row, end.min(row.position + self.n as u64), &mut |row, reward, flags| {
+        all_rows.visit_rewards(row, end.min(row.position + self.n as u64), &mut |row, reward, flags| {
             window.discounted_sum += factor * reward;
             factor *= self.gamma;
             window.last = row;

@@ -77,22 +77,22 @@ impl Observations {
                 return push_fixed::<N>(rows, block, ends_episode, set_number);
             }, else ());
         }
-        let ObsBlock { obs, next_obs, width, awaits_next_obs: mut open } = block;
+        let ObsBlock { obs, next_obs, width, mut awaits_next_obs } = block;
         let mut next_rows = next_obs.map(|rows| rows.chunks_exact(width));
         for (row, obs) in obs.chunks_exact(width).enumerate() {
-            if open || !self.newest_equals(obs) {
+            if awaits_next_obs || !self.newest_equals(obs) {
                 self.append(obs);
             }
             set_number(row, lower_half(self.items().end() - 1));
             let next = next_rows.as_mut().and_then(Iterator::next);
             // A row that ends an episode never takes the observation after the reset.
             let next = next.or_else(|| ends_episode(row).then_some(obs));
-            open = next.is_none();
+            awaits_next_obs = next.is_none();
             if let Some(next) = next {
                 self.append(next);
             }
         }
-        open
+        awaits_next_obs
     }
 
     /// Appends a copy of the newest observation.
@@ -198,30 +198,35 @@ fn push_fixed<const N: usize>(
     ends_episode: impl Fn(usize) -> bool,
     mut set_number: impl FnMut(usize, u32),
 ) -> bool {
-    let mut open = block.awaits_next_obs;
+    let mut awaits_next_obs = block.awaits_next_obs;
     let mut next_rows = block.next_obs.map(|rows| rows.as_chunks::<N>().0.iter());
     for (row, obs) in block.obs.as_chunks::<N>().0.iter().enumerate() {
         let newest = lower_half(rows.end()).wrapping_sub(1);
         let equals_newest = rows.end() > rows.start() && rows.get_fixed(newest) == Some(obs);
-        if open || !equals_newest {
+        if awaits_next_obs || !equals_newest {
             rows.push_fixed(obs);
         }
         set_number(row, lower_half(rows.end()).wrapping_sub(1));
         let next = next_rows.as_mut().and_then(Iterator::next);
         let next = next.or_else(|| ends_episode(row).then_some(obs));
-        open = next.is_none();
+        awaits_next_obs = next.is_none();
         if let Some(next) = next {
             rows.push_fixed(next);
         }
     }
-    open
+    awaits_next_obs
 }
 
 /// An observation: its environment and the lower half of its number.
-pub(super) type Item = (usize, u32);
+pub(super) type ObsKey = (usize, u32);
 
 /// Copies each item into its row of `out`.
-pub(super) fn gather(envs: &[Observations], items: impl Iterator<Item = Item>, width: usize, out: &mut [u8]) {
+pub(super) fn gather(
+    envs: &[Observations],
+    items: impl Iterator<Item = ObsKey>,
+    width: usize,
+    out: &mut [u8],
+) {
     with_width!(width, N => {
         let out = out.as_chunks_mut::<N>().0;
         if let [Observations::Plain(rows)] = envs {
@@ -259,7 +264,7 @@ pub(super) fn gather_neighbours(
 #[inline(never)]
 fn gather_fixed<const N: usize>(
     rows: &Reader<'_, N>,
-    items: impl Iterator<Item = Item>,
+    items: impl Iterator<Item = ObsKey>,
     out: &mut [[u8; N]],
 ) {
     for ((_, number), row) in items.zip(out) {
@@ -282,7 +287,7 @@ fn gather_neighbours_fixed<const N: usize>(
 /// Same as [`gather`], for two items per row. The second is mostly next to the first.
 pub(super) fn gather_pairs(
     envs: &[Observations],
-    items: impl Iterator<Item = (Item, Item)>,
+    items: impl Iterator<Item = (ObsKey, ObsKey)>,
     width: usize,
     now: &mut [u8],
     next: &mut [u8],
@@ -311,12 +316,12 @@ struct WideCopy<'a> {
 impl<'a> WideCopy<'a> {
     /// Makes the copier of a call that copies `bytes` bytes in total.
     fn new(envs: &'a [Observations], width: usize, bytes: usize) -> Self {
-        let threads = bytes >= PARALLEL_FROM && threads::count() > 1;
-        Self { envs, width, copy: RowCopy::for_size(bytes), is_parallel: threads }
+        let is_parallel = bytes >= PARALLEL_FROM && threads::count() > 1;
+        Self { envs, width, copy: RowCopy::for_size(bytes), is_parallel }
     }
 
     /// Copies the i-th items into row i of each array.
-    fn gather<const M: usize>(self, items: &[[Item; M]], mut out: [&mut [u8]; M]) {
+    fn gather<const M: usize>(self, items: &[[ObsKey; M]], mut out: [&mut [u8]; M]) {
         let half = items.len() / 2;
         if self.is_parallel && half * self.width * M >= PARALLEL_FROM / 2 {
             let (first, rest) = items.split_at(half);
@@ -336,7 +341,7 @@ impl<'a> WideCopy<'a> {
 }
 
 #[inline]
-fn copy_fixed<const N: usize>(envs: &[Observations], item: Item, row: &mut [u8; N]) {
+fn copy_fixed<const N: usize>(envs: &[Observations], item: ObsKey, row: &mut [u8; N]) {
     if let Some(Observations::Plain(rows)) = envs.get(item.0) {
         row.copy_from_slice(rows.get_fixed::<N>(item.1).map_or(&[], <[u8; N]>::as_slice));
     } else {
@@ -344,7 +349,7 @@ fn copy_fixed<const N: usize>(envs: &[Observations], item: Item, row: &mut [u8; 
     }
 }
 
-fn copy_obs(envs: &[Observations], (env, number): Item, row: &mut [u8], copy: RowCopy) {
+fn copy_obs(envs: &[Observations], (env, number): ObsKey, row: &mut [u8], copy: RowCopy) {
     if let Some(observations) = envs.get(env) {
         observations.copy(observations.items().full_number(number), row, copy);
     }

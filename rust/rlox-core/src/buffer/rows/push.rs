@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::layout::{TERMINATED, TRUNCATED, number_at, put_flags, put_number};
+use super::layout::{TERMINATED, TRUNCATED, lower_half_at, write_flags, write_lower_half};
 use super::memory::MemoryRows;
 use super::obs::ObsBlock;
 use super::rings::no_such_env;
@@ -141,7 +141,7 @@ impl MemoryRows {
 
     /// Counts one range of rows as pushed, without storing them: later rows would overwrite them.
     fn skip(&mut self, env: usize, rows: &Transitions<'_>, part: Range<usize>) {
-        if let Some(ring) = self.rings.rings.get_mut(env) {
+        if let Some(ring) = self.rings.by_env.get_mut(env) {
             let flags = |flags| subslice(flags, part.start, part.len());
             ring.skip(flags(rows.terminated), flags(rows.truncated));
         }
@@ -201,10 +201,10 @@ impl MemoryRows {
     }
 
     /// Counts `count` rows of an environment as stored.
-    fn advance(&mut self, env: usize, count: usize, open: bool) {
+    fn advance(&mut self, env: usize, count: usize, awaits_next_obs: bool) {
         let capacity = self.rings.capacity;
-        if let Some(ring) = self.rings.rings.get_mut(env) {
-            ring.awaits_next_obs = open;
+        if let Some(ring) = self.rings.by_env.get_mut(env) {
+            ring.awaits_next_obs = awaits_next_obs;
             ring.advance(count, capacity);
         }
     }
@@ -218,7 +218,7 @@ impl MemoryRows {
         part: Range<usize>,
         on_stored: &mut impl FnMut(usize, RowRef),
     ) {
-        let Some(ring) = self.rings.rings.get(env) else { return };
+        let Some(ring) = self.rings.by_env.get(env) else { return };
         let (capacity, head, pushed) = (self.rings.capacity, ring.head, ring.n_pushed);
         let (count, first) = (part.len(), env * capacity);
         let n_wrapped = (head + count).saturating_sub(capacity);
@@ -231,13 +231,14 @@ impl MemoryRows {
             let bytes = subslice(bytes, part.start * width, count * width);
             width::scatter(&mut self.records, places, offset, width, bytes);
         }
-        let flags_at = self.layout.flags_offset;
-        let Some(ring) = self.rings.rings.get_mut(env) else { return };
+        let flags_offset = self.layout.flags_offset;
+        let Some(ring) = self.rings.by_env.get_mut(env) else { return };
         let (terminated, truncated) =
             (subslice(rows.terminated, part.start, count), subslice(rows.truncated, part.start, count));
-        for (row, (&terminal, &cut)) in terminated.iter().zip(truncated).enumerate() {
-            let (flags, slot, position) = (flags(terminal, cut), slot(row), pushed + row as u64);
-            put_flags(&mut self.records, slot * stride + flags_at, flags);
+        for (row, (&terminated_flag, &truncated_flag)) in terminated.iter().zip(truncated).enumerate() {
+            let (flags, slot, position) =
+                (flags(terminated_flag, truncated_flag), slot(row), pushed + row as u64);
+            write_flags(&mut self.records, slot * stride + flags_offset, flags);
             ring.mark_episode(position, flags != 0);
             #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
             on_stored(part.start + row, RowRef { position, slot: slot as u32, env: env as u32 });
@@ -257,22 +258,23 @@ impl MemoryRows {
         }
         self.make_room(env, part.len());
         self.push_records(env, rows, part.clone(), on_stored);
-        let Some(ring) = self.rings.rings.get(env) else { return };
+        let Some(ring) = self.rings.by_env.get(env) else { return };
         let (capacity, head, stride) = (self.rings.capacity, ring.head, self.layout.stride);
         let place = |row: usize| slot(env, capacity, head + row) * stride;
-        let (records, was_open, mut open) = (&mut self.records, ring.awaits_next_obs, false);
+        let (records, awaited_next_obs, mut awaits_next_obs) =
+            (&mut self.records, ring.awaits_next_obs, false);
         for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate() {
             let Some(observations) = envs.get_mut(env) else { continue };
             let ends_episode = |row: usize| rows.ends_episode(part.start + row);
-            open = observations.push(
-                rows.obs_block(column, &part, width, was_open),
+            awaits_next_obs = observations.push(
+                rows.obs_block(column, &part, width, awaited_next_obs),
                 ends_episode,
                 |row, lower| {
-                    put_number(records, place(row) + 4 * column, lower);
+                    write_lower_half(records, place(row) + 4 * column, lower);
                 },
             );
         }
-        self.advance(env, part.len(), open);
+        self.advance(env, part.len(), awaits_next_obs);
     }
 
     /// Same as [`MemoryRows::push_block`], for a single row.
@@ -284,7 +286,7 @@ impl MemoryRows {
         on_stored: &mut impl FnMut(usize, RowRef),
     ) {
         self.make_room(env, 1);
-        let Some(ring) = self.rings.rings.get(env) else { return };
+        let Some(ring) = self.rings.by_env.get(env) else { return };
         let (slot, capacity) = (env * self.rings.capacity + ring.head, self.rings.capacity);
         self.copy_on_write(slot, 1);
         let stride = self.layout.stride;
@@ -293,16 +295,16 @@ impl MemoryRows {
             width::copy(subslice(bytes, index * width, width), record, offset);
         }
         let flags = rows.flags(index);
-        put_flags(record, self.layout.flags_offset, flags);
-        let Some(ring) = self.rings.rings.get_mut(env) else { return };
+        write_flags(record, self.layout.flags_offset, flags);
+        let Some(ring) = self.rings.by_env.get_mut(env) else { return };
         ring.mark_episode(ring.n_pushed, flags != 0);
         #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
         on_stored(index, RowRef { position: ring.n_pushed, slot: slot as u32, env: env as u32 });
-        let (was_open, part) = (ring.awaits_next_obs, index..index + 1);
+        let (awaited_next_obs, part) = (ring.awaits_next_obs, index..index + 1);
         for (column, (&width, envs)) in self.layout.obs_bytes.iter().zip(&mut self.obs).enumerate() {
             let Some(observations) = envs.get_mut(env) else { break };
-            let pushed = rows.obs_block(column, &part, width, was_open);
-            let number = |_, lower| put_number(record, 4 * column, lower);
+            let pushed = rows.obs_block(column, &part, width, awaited_next_obs);
+            let number = |_, lower| write_lower_half(record, 4 * column, lower);
             ring.awaits_next_obs = observations.push(pushed, |_| flags != 0, number);
         }
         ring.advance(1, capacity);
@@ -311,7 +313,7 @@ impl MemoryRows {
     /// Removes the oldest rows of an environment so that `count` more fit.
     fn make_room(&mut self, env: usize, count: usize) {
         let capacity = self.rings.capacity;
-        let Some(ring) = self.rings.rings.get_mut(env) else { return };
+        let Some(ring) = self.rings.by_env.get_mut(env) else { return };
         let excess = (ring.len() + count).saturating_sub(capacity);
         if excess > 0 {
             ring.evict_before(ring.start + excess as u64);
@@ -324,7 +326,7 @@ impl MemoryRows {
     /// Releases the observations of an environment that no row refers to.
     pub(super) fn release(&mut self, env: usize) {
         let capacity = self.rings.capacity;
-        let Some(ring) = self.rings.rings.get(env) else { return };
+        let Some(ring) = self.rings.by_env.get(env) else { return };
         let record = (env * capacity + ring.slot(ring.start, capacity)) * self.layout.stride;
         for (column, envs) in self.obs.iter_mut().enumerate() {
             let Some(observations) = envs.get_mut(env) else { continue };
@@ -333,7 +335,7 @@ impl MemoryRows {
             let oldest = if ring.len() == 0 {
                 items.end().saturating_sub(1)
             } else {
-                items.full_number(number_at(&self.records, record + 4 * column))
+                items.full_number(lower_half_at(&self.records, record + 4 * column))
             };
             observations.release_before(oldest);
         }
@@ -355,12 +357,18 @@ impl<'a> Transitions<'a> {
 
     /// Returns the observations of one range of rows, for a column of `width` bytes.
     #[inline]
-    fn obs_block(&self, column: usize, part: &Range<usize>, width: usize, open: bool) -> ObsBlock<'a> {
+    fn obs_block(
+        &self,
+        column: usize,
+        part: &Range<usize>,
+        width: usize,
+        awaits_next_obs: bool,
+    ) -> ObsBlock<'a> {
         let rows = |columns: &[&'a [u8]]| {
             let bytes = columns.get(column).copied().unwrap_or_default();
             subslice(bytes, part.start * width, part.len() * width)
         };
-        ObsBlock { obs: rows(self.obs), next_obs: self.next_obs.map(rows), width, awaits_next_obs: open }
+        ObsBlock { obs: rows(self.obs), next_obs: self.next_obs.map(rows), width, awaits_next_obs }
     }
 }
 

@@ -69,8 +69,8 @@ impl EnvRing {
         if terminated.is_empty() {
             return;
         }
-        for (&terminal, &cut) in terminated.iter().zip(truncated) {
-            self.mark_episode(self.n_pushed, (terminal | cut) != 0);
+        for (&terminated_flag, &truncated_flag) in terminated.iter().zip(truncated) {
+            self.mark_episode(self.n_pushed, (terminated_flag | truncated_flag) != 0);
             self.n_pushed += 1;
         }
         self.awaits_next_obs = false;
@@ -102,44 +102,44 @@ impl EnvRing {
 /// The rings of all environments, each of `capacity` rows.
 #[derive(Debug, Clone)]
 pub struct Rings {
-    pub(in crate::buffer) rings: Vec<EnvRing>,
+    pub(in crate::buffer) by_env: Vec<EnvRing>,
     pub(in crate::buffer) capacity: usize,
 }
 
 impl Rings {
     /// Makes empty rings.
     pub(in crate::buffer) fn new(n_envs: usize, capacity: usize) -> Self {
-        Self { rings: vec![EnvRing::empty_at(0); n_envs], capacity }
+        Self { by_env: vec![EnvRing::empty_at(0); n_envs], capacity }
     }
 
     /// Returns the number of environments.
     #[must_use]
     pub const fn n_envs(&self) -> usize {
-        self.rings.len()
+        self.by_env.len()
     }
 
     /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.rings.iter().map(EnvRing::len).sum()
+        self.by_env.iter().map(EnvRing::len).sum()
     }
 
     /// Returns whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rings.iter().all(|ring| ring.len() == 0)
+        self.by_env.iter().all(|ring| ring.len() == 0)
     }
 
     /// Returns the largest possible number of rows.
     #[must_use]
     pub const fn capacity(&self) -> usize {
-        self.capacity * self.rings.len()
+        self.capacity * self.by_env.len()
     }
 
     /// Returns the number of rows pushed so far, including overwritten ones.
     #[must_use]
     pub fn n_pushed(&self) -> u64 {
-        self.rings.iter().map(|ring| ring.n_pushed).sum()
+        self.by_env.iter().map(|ring| ring.n_pushed).sum()
     }
 
     /// Returns the index of a row: its position times the number of environments plus its
@@ -150,7 +150,7 @@ impl Rings {
     #[must_use]
     #[inline]
     pub const fn index(&self, row: RowRef) -> u64 {
-        row.position * self.rings.len() as u64 + row.env as u64
+        row.position * self.by_env.len() as u64 + row.env as u64
     }
 
     /// Returns the row with an index.
@@ -168,9 +168,9 @@ impl Rings {
     /// [`Error::StaleIndex`] if it was never written.
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_ENVS")]
     pub fn find_for_update(&self, index: u64) -> Result<Option<RowRef>> {
-        let n = self.rings.len().max(1) as u64;
+        let n = self.by_env.len().max(1) as u64;
         let (position, env) = (index / n, (index % n) as usize);
-        match self.rings.get(env) {
+        match self.by_env.get(env) {
             Some(ring) if position < ring.n_pushed => {
                 Ok((position >= ring.start).then(|| self.row(env, position)))
             }
@@ -186,8 +186,8 @@ impl Rings {
 
     /// Returns the lowest and the highest index as text.
     fn index_range(&self) -> String {
-        let n = self.rings.len() as u64;
-        let nonempty_rings = self.rings.iter().zip(0..).filter(|(ring, _)| ring.len() > 0);
+        let n = self.by_env.len() as u64;
+        let nonempty_rings = self.by_env.iter().zip(0..).filter(|(ring, _)| ring.len() > 0);
         let ends = nonempty_rings.map(|(ring, env)| (ring.start * n + env, (ring.n_pushed - 1) * n + env));
         ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
             .map_or("no rows".to_owned(), |(low, high)| format!("rows {low} to {high}"))
@@ -195,7 +195,7 @@ impl Rings {
 
     /// Returns the rows of one environment after the other, oldest first.
     pub fn rows(&self) -> impl Iterator<Item = RowRef> + '_ {
-        let rings = self.rings.iter().enumerate();
+        let rings = self.by_env.iter().enumerate();
         rings.flat_map(move |(env, ring)| {
             (ring.start..ring.n_pushed).map(move |position| self.row(env, position))
         })
@@ -205,14 +205,14 @@ impl Rings {
     #[expect(clippy::cast_possible_truncation, reason = "capacities stay below 2^31")]
     #[inline]
     pub(in crate::buffer) fn row(&self, env: usize, position: u64) -> RowRef {
-        let slot = self.rings.get(env).map_or(0, |ring| ring.slot(position, self.capacity));
+        let slot = self.by_env.get(env).map_or(0, |ring| ring.slot(position, self.capacity));
         RowRef { position, slot: (env * self.capacity + slot) as u32, env: env as u32 }
     }
 
     /// Returns the ring of a row.
     #[inline]
     pub(in crate::buffer) fn ring(&self, row: RowRef) -> Result<&EnvRing> {
-        self.rings.get(row.env as usize).ok_or_else(|| no_such_env(row.env as usize, self.n_envs()))
+        self.by_env.get(row.env as usize).ok_or_else(|| no_such_env(row.env as usize, self.n_envs()))
     }
 
     /// Checks that there is a row to sample.

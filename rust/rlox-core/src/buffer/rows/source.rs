@@ -53,7 +53,7 @@ pub(in crate::buffer) const fn env_sources(env: usize, n_sources: usize) -> Rang
 /// and the frames of its stacks.
 pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
     let mut all = Vec::new();
-    for (env, ring) in rows.rings.rings.iter().enumerate() {
+    for (env, ring) in rows.rings.by_env.iter().enumerate() {
         all.push(Source {
             name: format!("records/{env}"),
             row_bytes: rows.layout.stride,
@@ -62,7 +62,7 @@ pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
             env,
             kind: SourceKind::Records { head: ring.head },
         });
-        let mut number = 0;
+        let mut queue_index = 0;
         for (column, envs) in rows.obs.iter().enumerate() {
             let Some(observations) = envs.get(env) else { continue };
             let names = match observations {
@@ -76,9 +76,9 @@ pub(in crate::buffer) fn sources(rows: &MemoryRows) -> Vec<Source> {
                     start: queue.start(),
                     end: queue.end(),
                     env,
-                    kind: SourceKind::Queue(number),
+                    kind: SourceKind::Queue(queue_index),
                 });
-                number += 1;
+                queue_index += 1;
             }
         }
     }

@@ -109,12 +109,12 @@ impl Stacks {
 
     /// Writes stack `number` into `out`.
     pub(super) fn copy(&self, number: u64, out: &mut [u8], copy: RowCopy) {
-        let ids = self.numbers.get(number).unwrap_or_default();
-        if ids.is_empty() {
+        let lower_halves = self.numbers.get(number).unwrap_or_default();
+        if lower_halves.is_empty() {
             // Panics, as it does for observations that are not stacked.
-            return copy.copy_row(ids, out);
+            return copy.copy_row(lower_halves, out);
         }
-        for (place, &id) in ids.as_chunks().0.iter().enumerate() {
+        for (place, &id) in lower_halves.as_chunks().0.iter().enumerate() {
             let frame = self.frames.get(self.frames.full_number(u32::from_ne_bytes(id)));
             self.write_frame(frame.unwrap_or_default(), place, out, copy);
         }
@@ -153,8 +153,8 @@ impl Stacks {
 }
 
 /// Returns the frame numbers of a stack.
-fn frame_numbers(frames: &ChunkQueue, ids: &[u8]) -> Vec<u64> {
-    ids.as_chunks().0.iter().map(|&id| frames.full_number(u32::from_ne_bytes(id))).collect()
+fn frame_numbers(frames: &ChunkQueue, lower_halves: &[u8]) -> Vec<u64> {
+    lower_halves.as_chunks().0.iter().map(|&id| frames.full_number(u32::from_ne_bytes(id))).collect()
 }
 
 /// Returns `row` as `[size, frame_bytes]`.

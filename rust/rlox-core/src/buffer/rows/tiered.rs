@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::disk::DiskRows;
-use super::layout::{TERMINATED, TRUNCATED, number_at};
+use super::layout::{TERMINATED, TRUNCATED, lower_half_at};
 use super::memory::MemoryRows;
 use super::rings::{EnvRing, Rings};
 use super::{RowRef, Rows};
@@ -33,7 +33,7 @@ pub(in crate::buffer) struct TieredRows {
 #[derive(Debug, Default)]
 struct Scratch {
     record: Vec<u8>,
-    ids: Vec<u8>,
+    lower_halves: Vec<u8>,
     frame: Vec<u8>,
 }
 
@@ -48,8 +48,8 @@ impl TieredRows {
         });
         let items = items.collect();
         let rings = Rings::new(memory.rings.n_envs(), capacity);
-        let floors = vec![0; memory.rings.n_envs()];
-        Self { memory, disk, rings, first_positions: floors, n_sources, item_sources: items }
+        let first_positions = vec![0; memory.rings.n_envs()];
+        Self { memory, disk, rings, first_positions, n_sources, item_sources: items }
     }
 
     /// Makes empty rows of the same columns, environments and sizes.
@@ -64,8 +64,8 @@ impl TieredRows {
     /// Starts with rows on disk whose state is `rings`, and no rows in memory.
     pub(in crate::buffer) fn start_from_disk(&mut self, rings: &[EnvRing]) {
         self.first_positions = rings.iter().map(|ring| ring.start).collect();
-        self.rings.rings = rings.iter().map(|ring| EnvRing { head: 0, ..ring.clone() }).collect();
-        for ring in &mut self.rings.rings {
+        self.rings.by_env = rings.iter().map(|ring| EnvRing { head: 0, ..ring.clone() }).collect();
+        for ring in &mut self.rings.by_env {
             if ring.begins_episode && ring.n_pushed > ring.start {
                 ring.episode_starts.push_back(ring.n_pushed);
             }
@@ -77,20 +77,20 @@ impl TieredRows {
     pub(in crate::buffer) fn close(&mut self) {
         self.memory.clear();
         self.disk.retain(|_| false);
-        self.rings.rings.iter_mut().for_each(|ring| ring.evict_before(ring.n_pushed));
+        self.rings.by_env.iter_mut().for_each(|ring| ring.evict_before(ring.n_pushed));
     }
 
     /// Returns the position of an environment's oldest row at the time when `pushed` rows were
     /// pushed.
     pub(in crate::buffer) fn start_of(&self, env: usize, pushed: u64) -> u64 {
-        let floor = self.first_positions.get(env).copied().unwrap_or(0);
-        floor.max(pushed.saturating_sub(self.rings.capacity as u64))
+        let first_position = self.first_positions.get(env).copied().unwrap_or(0);
+        first_position.max(pushed.saturating_sub(self.rings.capacity as u64))
     }
 
     /// Returns where episodes of an environment begin without a flag, from `start` on, before
     /// `end`.
     pub(in crate::buffer) fn cuts(&self, env: usize, start: u64, end: u64) -> VecDeque<u64> {
-        let ring = self.rings.rings.get(env).into_iter();
+        let ring = self.rings.by_env.get(env).into_iter();
         let cuts = ring.flat_map(|ring| ring.episode_starts.iter().copied());
         cuts.filter(|cut| (start..end).contains(cut)).collect()
     }
@@ -98,7 +98,7 @@ impl TieredRows {
     /// Appends a copy of an environment's newest observation, if its row still needs a next
     /// observation and is only on disk.
     pub(in crate::buffer) fn repeat_newest(&mut self, env: usize) -> Result<()> {
-        let ring = self.memory.rings.rings.get(env);
+        let ring = self.memory.rings.by_env.get(env);
         let Some(ring) = ring.filter(|ring| ring.awaits_next_obs && ring.len() == 0) else {
             return Ok(());
         };
@@ -108,8 +108,12 @@ impl TieredRows {
         let mut rows = Vec::with_capacity(self.memory.obs.len());
         for (column, &width) in self.memory.layout.obs_bytes.iter().enumerate() {
             let mut row = vec![0; width];
-            let lower = number_at(&record, 4 * column);
-            self.read_obs((env, column, lower, 0), &mut row, (&mut scratch.ids, &mut scratch.frame))?;
+            let lower = lower_half_at(&record, 4 * column);
+            self.read_obs(
+                (env, column, lower, 0),
+                &mut row,
+                (&mut scratch.lower_halves, &mut scratch.frame),
+            )?;
             rows.push(row);
         }
         for (envs, row) in self.memory.obs.iter_mut().zip(rows) {
@@ -117,7 +121,7 @@ impl TieredRows {
                 observations.push_next(&row);
             }
         }
-        if let Some(ring) = self.memory.rings.rings.get_mut(env) {
+        if let Some(ring) = self.memory.rings.by_env.get_mut(env) {
             ring.awaits_next_obs = false;
         }
         Ok(())
@@ -125,7 +129,7 @@ impl TieredRows {
 
     /// Counts the rows that were pushed to memory since the last call.
     pub(in crate::buffer) fn sync_with_memory(&mut self) {
-        for (tiered_ring, ring) in self.rings.rings.iter_mut().zip(&self.memory.rings.rings) {
+        for (tiered_ring, ring) in self.rings.by_env.iter_mut().zip(&self.memory.rings.by_env) {
             tiered_ring.n_pushed = ring.n_pushed;
             tiered_ring.awaits_next_obs = ring.awaits_next_obs;
             tiered_ring.evict_before(ring.n_pushed.saturating_sub(self.rings.capacity as u64));
@@ -134,7 +138,7 @@ impl TieredRows {
 
     /// Returns the row in memory. None if it is only on disk.
     fn find_in_memory(&self, row: RowRef) -> Option<RowRef> {
-        let ring = self.memory.rings.rings.get(row.env as usize)?;
+        let ring = self.memory.rings.by_env.get(row.env as usize)?;
         let is_in_memory = (ring.start..ring.n_pushed).contains(&row.position);
         is_in_memory.then(|| self.memory.rings.row(row.env as usize, row.position))
     }
@@ -155,7 +159,7 @@ impl TieredRows {
         &self,
         (env, column, lower, offset): (usize, usize, u32, u64),
         out: &mut [u8],
-        (ids, frame): (&mut Vec<u8>, &mut Vec<u8>),
+        (lower_halves, frame): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<()> {
         let observations = self.memory.obs.get(column).and_then(|envs| envs.get(env));
         let observations = observations.ok_or_else(|| Error::internal("no such column"))?;
@@ -170,10 +174,10 @@ impl TieredRows {
         let Some(stacks) = observations.stacks() else {
             return self.disk.read(source, number..number + 1, out);
         };
-        ids.resize(items.width(), 0);
-        self.disk.read(source, number..number + 1, ids)?;
-        let places = ids.as_chunks::<4>().0.len().max(1);
-        for (place, &id) in ids.as_chunks().0.iter().enumerate() {
+        lower_halves.resize(items.width(), 0);
+        self.disk.read(source, number..number + 1, lower_halves)?;
+        let places = lower_halves.as_chunks::<4>().0.len().max(1);
+        for (place, &id) in lower_halves.as_chunks().0.iter().enumerate() {
             let number = stacks.frame_number(u32::from_ne_bytes(id));
             if let Some(frame) = stacks.frames().get(number) {
                 stacks.write_frame(frame, place, out, RowCopy::Cached);
@@ -198,26 +202,26 @@ impl TieredRows {
         out: &mut Batch<'_, '_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let Scratch { record, ids, frame } = scratch;
+        let Scratch { record, lower_halves, frame } = scratch;
         let n = out.n;
         let (layout, env) = (&self.memory.layout, row.env as usize);
         let bytes = self.read_record(row, record)?;
-        let lower: Vec<u32> = (0..out.obs.len()).map(|c| number_at(bytes, 4 * c)).collect();
+        let lower: Vec<u32> = (0..out.obs.len()).map(|c| lower_half_at(bytes, 4 * c)).collect();
         for (&(offset, width), out) in layout.columns.iter().zip(out.columns.iter_mut()) {
             let column = bytes.get(offset..offset + width).unwrap_or_default();
             batch_row(out, index, n).copy_from_slice(column);
         }
         batch_row(out.indices, index, n).copy_from_slice(&self.rings.index(row).to_ne_bytes());
         for ((column, out), &lower) in out.obs.iter_mut().enumerate().zip(&lower) {
-            self.read_obs((env, column, lower, 0), batch_row(out, index, n), (ids, frame))?;
+            self.read_obs((env, column, lower, 0), batch_row(out, index, n), (lower_halves, frame))?;
         }
         let bytes = self.read_record(end, record)?;
         let flags = layout.flags(bytes);
-        let lower: Vec<u32> = (0..out.obs.len()).map(|c| number_at(bytes, 4 * c)).collect();
+        let lower: Vec<u32> = (0..out.obs.len()).map(|c| lower_half_at(bytes, 4 * c)).collect();
         batch_row(out.terminated, index, n).fill(u8::from(flags & TERMINATED != 0));
         batch_row(out.truncated, index, n).fill(u8::from(flags & TRUNCATED != 0));
         for ((column, out), lower) in out.next_obs.iter_mut().enumerate().zip(lower) {
-            self.read_obs((env, column, lower, 1), batch_row(out, index, n), (ids, frame))?;
+            self.read_obs((env, column, lower, 1), batch_row(out, index, n), (lower_halves, frame))?;
         }
         Ok(())
     }
@@ -226,8 +230,8 @@ impl TieredRows {
     /// the environments' oldest rows.
     pub(in crate::buffer) fn oldest_needed(&self, starts: &[u64]) -> Result<Vec<u64>> {
         let mut needed = Vec::new();
-        let (mut record, mut ids) = (Vec::new(), Vec::new());
-        for (env, (&start, ring)) in starts.iter().zip(&self.memory.rings.rings).enumerate() {
+        let (mut record, mut lower_halves) = (Vec::new(), Vec::new());
+        for (env, (&start, ring)) in starts.iter().zip(&self.memory.rings.by_env).enumerate() {
             let row = RowRef { position: start, slot: 0, env: u32::try_from(env).unwrap_or(u32::MAX) };
             needed.push(start);
             let record = (start < ring.start).then(|| self.read_record(row, &mut record)).transpose()?;
@@ -237,14 +241,14 @@ impl TieredRows {
                     needed.extend(observations.queues().map(super::ChunkQueue::start));
                     continue;
                 };
-                let number = observations.items().full_number(number_at(record, 4 * column));
+                let number = observations.items().full_number(lower_half_at(record, 4 * column));
                 needed.push(number);
                 if let Some(stacks) = observations.stacks() {
                     let source =
                         env * self.n_sources + self.item_sources.get(column).copied().unwrap_or_default();
-                    ids.resize(stacks.items().width(), 0);
-                    self.disk.read(source, number..number + 1, &mut ids)?;
-                    let frames = ids.as_chunks().0.iter();
+                    lower_halves.resize(stacks.items().width(), 0);
+                    self.disk.read(source, number..number + 1, &mut lower_halves)?;
+                    let frames = lower_halves.as_chunks().0.iter();
                     let frames = frames.map(|&id| stacks.frame_number(u32::from_ne_bytes(id)));
                     needed.push(frames.min().unwrap_or(0));
                 }
@@ -272,7 +276,12 @@ impl Rows for TieredRows {
         Ok(())
     }
 
-    fn rewards(&self, first: RowRef, end: u64, visit: &mut dyn FnMut(RowRef, f64, u8) -> bool) -> Result<()> {
+    fn visit_rewards(
+        &self,
+        first: RowRef,
+        end: u64,
+        visit: &mut dyn FnMut(RowRef, f64, u8) -> bool,
+    ) -> Result<()> {
         let mut scratch = Vec::new();
         for position in first.position..end {
             let row = RowRef { position, ..first };

@@ -30,7 +30,7 @@ impl MemoryRows {
         }
         let queues = self.obs.iter().flatten().flat_map(Observations::queues);
         let ends = queues.map(ChunkQueue::end).collect();
-        let undo_state = UndoState { rings: self.rings.rings.clone(), ends };
+        let undo_state = UndoState { rings: self.rings.by_env.clone(), ends };
         self.undo = Some(BlockCopies::new());
         let result = work(self);
         let copies = self.undo.take().unwrap_or_default();
@@ -50,7 +50,7 @@ impl MemoryRows {
         }
         let queues = self.obs.iter_mut().flatten().flat_map(Observations::queues_mut);
         queues.zip(undo_state.ends).for_each(|(queue, end)| queue.truncate(end));
-        self.rings.rings = undo_state.rings;
+        self.rings.by_env = undo_state.rings;
     }
 
     /// Called before a write to `count` slots from `slot` on. Copies their blocks if a save in

@@ -19,7 +19,7 @@ impl Sampler for EpisodeBalanced {
         let mut episodes = 0;
         // For each environment, the number of episodes of all environments up to and including it.
         let ends: Vec<usize> = rings
-            .rings
+            .by_env
             .iter()
             .map(|ring| {
                 episodes += n_episodes(ring);
@@ -30,7 +30,7 @@ impl Sampler for EpisodeBalanced {
             interrupt::check()?;
             let number = rng.below(episodes);
             let env = ends.partition_point(|&end| end <= number);
-            let Some(state) = rings.rings.get(env) else { break };
+            let Some(state) = rings.by_env.get(env) else { break };
             let index = number + n_episodes(state) - ends.get(env).copied().unwrap_or(0);
             let episode_start = state.episode_starts.get(index).copied().unwrap_or(state.start);
             let (start, end) = state.episode(episode_start.max(state.start));

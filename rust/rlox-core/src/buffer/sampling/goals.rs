@@ -91,7 +91,7 @@ impl Hindsight {
         for (index, row) in draws.rows.iter().enumerate().skip(batch_start) {
             pace.spend(1)?;
             if rng.uniform() < self.ratio {
-                let goal = self.goal(rings, rng, *row);
+                let goal = self.draw_goal(rings, rng, *row);
                 draws.relabels.push(Relabel { index, goal });
             }
         }
@@ -100,7 +100,7 @@ impl Hindsight {
 
     /// Draws the row whose achieved goal becomes the goal of `row`.
     #[expect(clippy::cast_possible_truncation, reason = "rows held are in memory")]
-    fn goal(self, rings: &Rings, rng: &mut SampleRng, row: RowRef) -> RowRef {
+    fn draw_goal(self, rings: &Rings, rng: &mut SampleRng, row: RowRef) -> RowRef {
         let Ok(env_ring) = rings.ring(row) else { return row };
         let (start, end) = env_ring.episode(row.position);
         let position = match self.strategy {

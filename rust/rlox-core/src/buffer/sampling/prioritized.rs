@@ -110,7 +110,7 @@ fn row_of(rings: &Rings, leaf: usize) -> Option<RowRef> {
     // Divisions are a large part of a draw's cost and rarely needed.
     let (env, offset) =
         if leaf < capacity { (0, leaf) } else { (leaf.checked_div(capacity)?, leaf % capacity) };
-    let ring = rings.rings.get(env)?;
+    let ring = rings.by_env.get(env)?;
     let first = ring.start - ring.start.checked_rem(capacity as u64)? + offset as u64;
     let position = if first < ring.start { first + capacity as u64 } else { first };
     (position < ring.n_pushed).then(|| rings.row(env, position))

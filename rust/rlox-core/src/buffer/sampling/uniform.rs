@@ -25,7 +25,7 @@ impl Sampler for Uniform {
 
 /// Draws `count` live rows, each uniform and independent, with replacement.
 pub(super) fn draw_rows(rings: &Rings, rng: &mut SampleRng, count: usize, rows: &mut Vec<RowRef>) {
-    let env_rings = &rings.rings;
+    let env_rings = &rings.by_env;
     if let [ring] = env_rings.as_slice() {
         return draw_rows_of_one(ring, rings.capacity, rng, count, rows);
     }

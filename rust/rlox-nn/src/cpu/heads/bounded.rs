@@ -6,7 +6,7 @@ use super::super::gemm::Number;
 use super::{Scores, ToScores, gaussian};
 
 /// The range to which log deviations are clipped, as in the code of IQL's authors.
-const LOG_STD: (f64, f64) = (-5.0, 2.0);
+const LOG_STD_RANGE: (f64, f64) = (-5.0, 2.0);
 
 /// Values that the backward pass needs from the scores.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ pub(in super::super) fn backward<F: Number>(
     for (slope, &mean) in to_outputs.iter_mut().zip(means) {
         *slope = *slope * (F::ONE - mean * mean);
     }
-    let (low, high) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
+    let (low, high) = (F::from_f64(LOG_STD_RANGE.0), F::from_f64(LOG_STD_RANGE.1));
     for ((sum, slope), &log_std) in to_log_std.iter_mut().zip(log_std_gradient).zip(log_std) {
         if log_std >= low && log_std <= high {
             *sum += slope;
@@ -62,7 +62,7 @@ pub(in super::super) fn backward<F: Number>(
 }
 
 fn clip_log_std<F: Number>(log_std: &[F]) -> Vec<F> {
-    let (low, high) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
+    let (low, high) = (F::from_f64(LOG_STD_RANGE.0), F::from_f64(LOG_STD_RANGE.1));
     let clip = |&value: &F| {
         if value < low {
             low

@@ -32,12 +32,12 @@ pub(super) fn score<F: Number>(
     check_len("actions", actions.len(), means.len(), "one for each observation")?;
     let (half, dim) = (F::from_f64(0.5), log_std.len());
     let constant = log_std.iter().fold(F::ZERO, |sum, &value| sum + value + F::from_f64(LOG_ROOT_TAU));
-    let per_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
+    let inverse_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
     z_scores.resize(means.len(), F::ZERO);
     let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
     for (((means, actions), row_z), log_prob) in rows.zip(z_scores.chunks_exact_mut(dim)).zip(out.log_probs) {
         let mut squares = F::ZERO;
-        for (((&mean, &action), z), &per_std) in means.iter().zip(actions).zip(row_z).zip(&per_std) {
+        for (((&mean, &action), z), &per_std) in means.iter().zip(actions).zip(row_z).zip(&inverse_std) {
             *z = (action - mean) * per_std;
             squares += *z * *z;
         }
@@ -60,10 +60,10 @@ pub(super) fn backward<F: Number>(
     to_log_std: &mut [F],
 ) {
     let dim = log_std.len();
-    let per_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
+    let inverse_std: Vec<F> = log_std.iter().map(|&log_std| (-log_std).exp()).collect();
     let rows = z_scores.chunks_exact(dim).zip(to_means.chunks_exact_mut(dim));
     for ((row_z, to_means), &slope) in rows.zip(to_scores.log_probs) {
-        let numbers = row_z.iter().zip(to_means).zip(to_log_std.iter_mut()).zip(&per_std);
+        let numbers = row_z.iter().zip(to_means).zip(to_log_std.iter_mut()).zip(&inverse_std);
         for (((&z, to_mean), to_log_std), &per_std) in numbers {
             *to_mean = slope * z * per_std;
             *to_log_std += slope * (z * z - F::ONE) + to_scores.entropy;

@@ -77,9 +77,9 @@ pub(super) enum Head {
 pub(super) struct HeadMemory<F> {
     /// Log-probabilities of all choices, `[n, choices]`, or the z-scores (a - mean) / std of
     /// vectors, `[n, dim]`.
-    first: Vec<F>,
+    log_p_or_z: Vec<F>,
     /// Standard deviations under gSDE, `[n, dim]`.
-    second: Vec<F>,
+    deviations: Vec<F>,
     /// Squares of features and of deviations, and gradients, under gSDE.
     squares: [Vec<F>; 3],
 }
@@ -116,10 +116,10 @@ impl Head {
         let vectors = match (self, actions) {
             (Self::Categorical { n }, ActionsMut::Discrete(actions)) => {
                 check_len("actions", actions.len(), log_probs.len(), "one for each observation")?;
-                memory.first.clear();
-                memory.first.extend_from_slice(actor.last_outputs());
-                categorical::mask_logits(&mut memory.first, *n, action_mask)?;
-                return categorical::act(&mut memory.first, *n, noise, actions, log_probs);
+                memory.log_p_or_z.clear();
+                memory.log_p_or_z.extend_from_slice(actor.last_outputs());
+                categorical::mask_logits(&mut memory.log_p_or_z, *n, action_mask)?;
+                return categorical::act(&mut memory.log_p_or_z, *n, noise, actions, log_probs);
             }
             (Self::Gaussian { log_std, .. }, ActionsMut::Box(actions)) => {
                 check_len("actions", actions.len(), actor.last_outputs().len(), "as the means")?;
@@ -152,13 +152,13 @@ impl Head {
     ) -> Result<()> {
         match (self, actions_taken) {
             (Self::Categorical { n }, ActionsTaken::Choices(actions, action_mask)) => {
-                memory.first.clear();
-                memory.first.extend_from_slice(actor.last_outputs());
-                categorical::score(&mut memory.first, *n, actions, action_mask, out)
+                memory.log_p_or_z.clear();
+                memory.log_p_or_z.extend_from_slice(actor.last_outputs());
+                categorical::score(&mut memory.log_p_or_z, *n, actions, action_mask, out)
             }
             (Self::Gaussian { log_std, .. }, ActionsTaken::Vectors(actions)) => {
                 let log_std = parameters.get(log_std.clone()).unwrap_or_default();
-                gaussian::score(actor.last_outputs(), log_std, actions, &mut memory.first, out)
+                gaussian::score(actor.last_outputs(), log_std, actions, &mut memory.log_p_or_z, out)
             }
             (Self::Sde { log_std, .. }, ActionsTaken::Vectors(actions)) => {
                 let log_std = parameters.get(log_std.clone()).unwrap_or_default();
@@ -184,13 +184,13 @@ impl Head {
         let (entropy, to_scores) = scores;
         match (self, actions_taken) {
             (Self::Categorical { n }, ActionsTaken::Choices(actions, _)) => {
-                categorical::backward(&memory.first, *n, actions, (entropy, to_scores), to_outputs);
+                categorical::backward(&memory.log_p_or_z, *n, actions, (entropy, to_scores), to_outputs);
                 Ok(())
             }
             (Self::Gaussian { log_std, .. }, _) => {
                 let log_std_values = parameters.get(log_std.clone()).unwrap_or_default();
                 let to_log_std = gradient.get_mut(log_std.clone()).unwrap_or_default();
-                gaussian::backward(&memory.first, log_std_values, to_scores, to_outputs, to_log_std);
+                gaussian::backward(&memory.log_p_or_z, log_std_values, to_scores, to_outputs, to_log_std);
                 Ok(())
             }
             (Self::Sde { log_std, features, .. }, _) => {

@@ -39,13 +39,13 @@ pub(super) fn score<F: Number>(
     check_len("actions", actions.len(), means.len(), "one for each observation")?;
     let n = out.log_probs.len();
     let (dim, width) = (means.len() / n.max(1), features.len() / n.max(1));
-    let HeadMemory { first: z_scores, second: deviations, squares: [theta, matrix, _] } = memory;
-    theta.clear();
-    theta.extend(features.iter().map(|&x| x * x));
-    matrix.clear();
-    matrix.extend(log_std.iter().map(|&log_std| (log_std + log_std).exp()));
+    let HeadMemory { log_p_or_z: z_scores, deviations, squares: [theta_squared, std_squared, _] } = memory;
+    theta_squared.clear();
+    theta_squared.extend(features.iter().map(|&x| x * x));
+    std_squared.clear();
+    std_squared.extend(log_std.iter().map(|&log_std| (log_std + log_std).exp()));
     deviations.resize(means.len(), F::ZERO);
-    let product = (Matrix::new(theta, n, width), Matrix::new(matrix, width, dim));
+    let product = (Matrix::new(theta_squared, n, width), Matrix::new(std_squared, width, dim));
     F::multiply(product.0, product.1, false, deviations)?;
     z_scores.resize(means.len(), F::ZERO);
     let (half, constant) = (F::from_f64(0.5), F::from_f64(LOG_ROOT_TAU));
@@ -80,7 +80,8 @@ pub(super) fn backward<F: Number>(
     to_means: &mut [F],
     to_log_std: &mut [F],
 ) -> Result<()> {
-    let HeadMemory { first: z_scores, second: deviations, squares: [theta, matrix, slopes] } = memory;
+    let HeadMemory { log_p_or_z: z_scores, deviations, squares: [theta_squared, std_squared, slopes] } =
+        memory;
     let n = to_scores.log_probs.len();
     let dim = z_scores.len() / n.max(1);
     let rows = z_scores.chunks_exact_mut(dim).zip(deviations.chunks_exact(dim));
@@ -93,10 +94,10 @@ pub(super) fn backward<F: Number>(
             *slot = (slope * (*slot * *slot - F::ONE) + to_scores.entropy) / (deviation * deviation);
         }
     }
-    slopes.resize(matrix.len(), F::ZERO);
-    let theta = Matrix::new(theta, n, features).transposed();
+    slopes.resize(std_squared.len(), F::ZERO);
+    let theta = Matrix::new(theta_squared, n, features).transposed();
     F::multiply(theta, Matrix::new(z_scores, n, dim), false, slopes)?;
-    for ((sum, &slope), &square) in to_log_std.iter_mut().zip(slopes.iter()).zip(matrix.iter()) {
+    for ((sum, &slope), &square) in to_log_std.iter_mut().zip(slopes.iter()).zip(std_squared.iter()) {
         *sum += slope * square;
     }
     Ok(())

@@ -5,7 +5,7 @@ use rlox_core::math::in_place;
 use super::super::gemm::Number;
 
 /// The range to which log standard deviations are clipped, as in Stable-Baselines3.
-const LOG_STD: (f64, f64) = (-20.0, 2.0);
+const LOG_STD_RANGE: (f64, f64) = (-20.0, 2.0);
 /// 2 ln 2 + ln sqrt(2 pi), for each number of an action.
 const CONSTANT: f64 = 2.0 * std::f64::consts::LN_2 + 0.918_938_533_204_672_8;
 
@@ -91,7 +91,7 @@ impl<F: Number> SquashedSample<F> {
 }
 
 fn clip_log_std<F: Number>(log_std: F) -> F {
-    let (low, high) = (F::from_f64(LOG_STD.0), F::from_f64(LOG_STD.1));
+    let (low, high) = (F::from_f64(LOG_STD_RANGE.0), F::from_f64(LOG_STD_RANGE.1));
     if log_std < low {
         low
     } else if log_std > high {

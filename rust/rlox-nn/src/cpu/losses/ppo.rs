@@ -53,7 +53,7 @@ impl PpoLoss {
         in_place::exp(ratios);
         let (clip_eps, share) = (F::from_f64(self.clip_eps), F::from_f64(-1.0 / n));
         for ((ratio, log_ratio), &advantage) in ratios.iter_mut().zip(log_ratios).zip(batch.advantages) {
-            let clipped = ratio.within(F::ONE - clip_eps, F::ONE + clip_eps);
+            let clipped = ratio.clip(F::ONE - clip_eps, F::ONE + clip_eps);
             let (surrogate, bound) = (*ratio * advantage, clipped * advantage);
             policy -= if surrogate <= bound { surrogate } else { bound }.to_f64();
             let ratio_change = *ratio - F::ONE;

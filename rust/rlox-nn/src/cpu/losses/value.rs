@@ -26,7 +26,7 @@ pub(super) fn clipped_squared_error<F: Number>(
     let (mut sum, scale) = (0.0, F::from_f64(2.0 * weight));
     for (((&value, &old_value), &target), slope) in values.iter().zip(old_values).zip(returns).zip(slopes) {
         let (error, change) = (value - target, value - old_value);
-        let bounded = change.within(-clip_eps, clip_eps);
+        let bounded = change.clip(-clip_eps, clip_eps);
         let clipped_error = old_value + bounded - target;
         let (squared, clipped_squared) = (error * error, clipped_error * clipped_error);
         let inside = if change == bounded { clipped_error } else { F::ZERO };

@@ -7,15 +7,15 @@ use rlox_nn::cpu::losses::TdLoss;
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{Activation, DqnEngine, DqnSettings, DqnUpdate, Number, QArchitecture, QNetwork};
 
-use super::incoming;
-use super::precision::{Either, either, engine};
-use super::replayed::{Columns, numbers};
-use super::state::{State, write_step_counter};
+use super::precision::{ByPrecision, make_engine, match_precision};
+use super::rollout_args;
+use super::state::{TrainStateArgs, write_step_counter};
+use super::transition_args::{TransitionArgs, read_numbers};
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::detach::{LONG, writing};
-use crate::errors::{self, Class, OrRaise};
+use crate::detach::{ALWAYS_RELEASE, with_write_lock};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::{Plain, View, ViewMut};
 
 /// Trains a network of action values without torch. Gradients, clipping and optimizer steps work on
@@ -48,7 +48,7 @@ pub(crate) struct PyDqnEngine {
     pub(super) engine: Engine,
 }
 
-type Engine = Either<Shared<DqnEngine<f32>>, Shared<DqnEngine<f64>>>;
+type Engine = ByPrecision<Shared<DqnEngine<f32>>, Shared<DqnEngine<f64>>>;
 
 #[pymethods]
 impl PyDqnEngine {
@@ -69,13 +69,13 @@ impl PyDqnEngine {
         dueling: bool,
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<Self> {
-        let layout = incoming::layout(parameters)?;
-        let hidden = incoming::read_widths(hidden, "hidden")?;
+        let layout = rollout_args::read_layout(parameters)?;
+        let hidden = rollout_args::read_widths(hidden, "hidden")?;
         let activation = Activation::from_name(activation).or_raise(py)?;
         let architecture = QArchitecture { obs_dim, choices: size, hidden, activation, dueling };
         let net = QNetwork::new(&layout, &architecture).or_raise(py)?;
         let len = layout.len();
-        let engine = engine!(py, precision, DqnEngine::new(net, layout))?;
+        let engine = make_engine!(py, precision, DqnEngine::new(net, layout))?;
         Ok(Self { obs_dim, len, engine })
     }
 
@@ -144,15 +144,20 @@ impl PyDqnEngine {
             "mse" => TdLoss::Squared,
             _ => {
                 let message = format!("loss is {loss:?}, expected huber or mse");
-                return Err(errors::new(py, Class::Config, message));
+                return Err(errors::new(py, ErrorClass::Config, message));
             }
         };
         let settings = DqnSettings { loss, double, learning_rate, max_grad_norm };
-        let columns = Columns { obs, actions, rewards, next_obs, discounts, weights, errors };
-        let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
+        let columns = TransitionArgs { obs, actions, rewards, next_obs, discounts, weights, errors };
+        let state = TrainStateArgs { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let args = (settings, adam_eps);
-        let update =
-            either!(&self.engine, |engine| self.learn_as(py, engine, (state, target), &columns, args))?;
+        let update = match_precision!(&self.engine, |engine| self.learn_as(
+            py,
+            engine,
+            (state, target),
+            &columns,
+            args
+        ))?;
         let dict = PyDict::new(py);
         dict.set_item("loss", update.loss)?;
         dict.set_item("q_mean", update.q_mean)?;
@@ -171,12 +176,12 @@ impl PyDqnEngine {
         &self,
         py: Python<'py>,
         engine: &Shared<DqnEngine<F>>,
-        (state, target): (State<'_, 'py>, &Bound<'py, PyAny>),
-        columns: &Columns<'_, 'py>,
+        (state, target): (TrainStateArgs<'_, 'py>, &Bound<'py, PyAny>),
+        columns: &TransitionArgs<'_, 'py>,
         (settings, adam_eps): (DqnSettings, f64),
     ) -> PyResult<DqnUpdate> {
         let views = columns.choices::<F>(self.obs_dim)?;
-        let target: View<'_, F> = numbers(target, "target", &[self.len])?;
+        let target: View<'_, F> = read_numbers(target, "target", &[self.len])?;
         let mut errors = coerce::output(columns.errors, "errors", &views.shape)?;
         let (mut parameters, mut first, mut second) =
             state.views::<F>(["exp_avg", "exp_avg_sq"], self.len)?;
@@ -184,7 +189,7 @@ impl PyDqnEngine {
         let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
         let (mut counter, mut steps) = state.step_counter()?;
         let (target, batches, errors) = (target.slice(), views.batches(), errors.slice_mut());
-        let update = writing(py, engine, LONG, |engine| {
+        let update = with_write_lock(py, engine, ALWAYS_RELEASE, |engine| {
             let rule = Adam::new(adam_eps);
             let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
             engine.learn(parameters, target, &mut adam, batches, &settings, errors)

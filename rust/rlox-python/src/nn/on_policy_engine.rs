@@ -7,12 +7,12 @@ use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{A2cSettings, ActorCritic, Architecture, Number, OnPolicyEngine, PpoSettings, PpoUpdate};
 
-use super::incoming::{self, Columns, Order};
-use super::precision::{Either, either, engine};
-use super::state::{State, optimizer, ppo_update_dict, set_loss_terms, write_step_counter};
+use super::precision::{ByPrecision, make_engine, match_precision};
+use super::rollout_args::{self, Order, RolloutArgs};
+use super::state::{TrainStateArgs, make_optimizer, ppo_update_dict, set_loss_terms, write_step_counter};
 use crate::convert::arg;
 use crate::convert::coerce::OptionalArg;
-use crate::detach::{LONG, reading, writing};
+use crate::detach::{ALWAYS_RELEASE, with_read_lock, with_write_lock};
 use crate::errors::OrRaise;
 use crate::memory::views::{Plain, ViewMut};
 
@@ -49,7 +49,7 @@ pub(crate) struct PyOnPolicyEngine {
     pub(super) engine: Engine,
 }
 
-type Engine = Either<Shared<OnPolicyEngine<f32>>, Shared<OnPolicyEngine<f64>>>;
+type Engine = ByPrecision<Shared<OnPolicyEngine<f32>>, Shared<OnPolicyEngine<f64>>>;
 
 #[pymethods]
 impl PyOnPolicyEngine {
@@ -71,12 +71,12 @@ impl PyOnPolicyEngine {
         #[pyo3(from_py_with = arg::text::activation)] activation: &str,
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
     ) -> PyResult<Self> {
-        let layout = incoming::layout(parameters)?;
+        let layout = rollout_args::read_layout(parameters)?;
         let sizes = (kind, size, obs_dim);
-        let architecture = incoming::architecture(py, sizes, (actor, critic), activation)?;
+        let architecture = rollout_args::read_architecture(py, sizes, (actor, critic), activation)?;
         let net = ActorCritic::new(&layout, &architecture).or_raise(py)?;
         let len = layout.len();
-        let engine = engine!(py, precision, OnPolicyEngine::new(net.clone(), layout))?;
+        let engine = make_engine!(py, precision, OnPolicyEngine::new(net.clone(), layout))?;
         Ok(Self { architecture, net, len, engine })
     }
 
@@ -165,10 +165,11 @@ impl PyOnPolicyEngine {
             target_kl,
         };
         let old_policy = Some([log_probs, values]);
-        let columns = Columns { obs, actions, old_policy, advantages, returns, mask };
-        let state = State { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
+        let columns = RolloutArgs { obs, actions, old_policy, advantages, returns, mask };
+        let state = TrainStateArgs { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
         let args = (settings, adam_eps);
-        let update = either!(&self.engine, |engine| self.ppo_as(py, engine, state, &columns, order, args))?;
+        let update =
+            match_precision!(&self.engine, |engine| self.ppo_as(py, engine, state, &columns, order, args))?;
         ppo_update_dict(py, &update)
     }
 
@@ -234,17 +235,17 @@ impl PyOnPolicyEngine {
     ) -> PyResult<Bound<'py, PyDict>> {
         let loss = ActorCriticLoss { vf_coef, ent_coef };
         let settings = A2cSettings { loss, learning_rate, max_grad_norm, normalize_advantages };
-        let columns = Columns { obs, actions, old_policy: None, advantages, returns, mask };
-        let state = State { parameters, first, second, steps };
+        let columns = RolloutArgs { obs, actions, old_policy: None, advantages, returns, mask };
+        let state = TrainStateArgs { parameters, first, second, steps };
         let rule = RmsProp { alpha, eps, tf_like };
-        either!(&self.engine, |engine| self.a2c_as(py, engine, state, &columns, (settings, rule)))
+        match_precision!(&self.engine, |engine| self.a2c_as(py, engine, state, &columns, (settings, rule)))
     }
 
     /// A copy of the clipped gradient of the last minibatch's loss; zeros before the first
     /// minibatch.
     #[getter]
     fn gradient<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        either!(&self.engine, |engine| copy_gradient(py, engine, self.len))
+        match_precision!(&self.engine, |engine| copy_gradient(py, engine, self.len))
     }
 
     /// Length of the parameter vector.
@@ -258,8 +259,8 @@ impl PyOnPolicyEngine {
         &self,
         py: Python<'py>,
         engine: &Shared<OnPolicyEngine<F>>,
-        state: State<'_, 'py>,
-        columns: &Columns<'_, 'py>,
+        state: TrainStateArgs<'_, 'py>,
+        columns: &RolloutArgs<'_, 'py>,
         order: &Bound<'py, PyAny>,
         (mut settings, adam_eps): (PpoSettings, f64),
     ) -> PyResult<PpoUpdate> {
@@ -272,7 +273,7 @@ impl PyOnPolicyEngine {
         let exp_avg_sq = second.as_mut().map_or(&mut [][..], ViewMut::slice_mut);
         let (rows, places) = (views.rows(), order.pass_rows());
         let (mut counter, mut steps) = state.step_counter()?;
-        let update = writing(py, engine, LONG, |engine| {
+        let update = with_write_lock(py, engine, ALWAYS_RELEASE, |engine| {
             let rule = Adam::new(adam_eps);
             let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
             engine.ppo(parameters, &mut adam, rows, &settings, places)
@@ -287,8 +288,8 @@ impl PyOnPolicyEngine {
         &self,
         py: Python<'py>,
         engine: &Shared<OnPolicyEngine<F>>,
-        state: State<'_, 'py>,
-        columns: &Columns<'_, 'py>,
+        state: TrainStateArgs<'_, 'py>,
+        columns: &RolloutArgs<'_, 'py>,
         (settings, rule): (A2cSettings, RmsProp),
     ) -> PyResult<Bound<'py, PyDict>> {
         let views = columns.read::<F>(&self.architecture)?;
@@ -297,8 +298,8 @@ impl PyOnPolicyEngine {
         let second = second.as_mut().map(ViewMut::slice_mut);
         let rows = views.rows();
         let (mut counter, mut steps) = state.step_counter()?;
-        let update = writing(py, engine, LONG, |engine| {
-            let mut optimizer = optimizer(rule, first, second, &mut steps);
+        let update = with_write_lock(py, engine, ALWAYS_RELEASE, |engine| {
+            let mut optimizer = make_optimizer(rule, first, second, &mut steps);
             engine.a2c(parameters, &mut optimizer, rows, &settings)
         });
         write_step_counter(&mut counter, steps);
@@ -317,7 +318,7 @@ fn copy_gradient<'py, F: Number + Plain>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut out = ViewMut::<F>::fresh(py, &[len])?;
     let place = out.slice_mut();
-    reading(py, engine, len, |engine| {
+    with_read_lock(py, engine, len, |engine| {
         place.copy_from_slice(engine.gradient());
         Ok(())
     })?;

@@ -73,12 +73,12 @@ impl Columns {
     }
 
     /// Borrows the columns for a collection whose actions are vectors or choices.
-    fn view(&mut self, vectors: bool) -> TransitionChunk<'_> {
+    fn view(&mut self, is_box: bool) -> TransitionChunk<'_> {
         let [terminated, truncated] = &mut self.flags;
         TransitionChunk {
             obs: &mut self.obs,
             next_obs: &mut self.next_obs,
-            actions: if vectors {
+            actions: if is_box {
                 ActionsMut::Box(&mut self.vectors)
             } else {
                 ActionsMut::Discrete(&mut self.choices)
@@ -90,12 +90,12 @@ impl Columns {
     }
 
     fn collect(&mut self, envs: &mut VecEnv, bounds: Option<ActionBounds<'_>>) -> Result<RolloutEnds> {
-        let vectors = VectorEnv::spec(envs).action.bounds().is_some();
+        let is_box = VectorEnv::spec(envs).action.bounds().is_some();
         let (mut totals, mut steps) = (self.totals.clone(), self.steps.clone());
         let mut running = RunningEpisodes { totals: &mut totals, steps: &mut steps };
-        let ended = self.view(vectors).collect(envs, &mut StepNumberPolicy, bounds, &mut running);
+        let rollout_ends = self.view(is_box).collect(envs, &mut StepNumberPolicy, bounds, &mut running);
         (self.totals, self.steps) = (totals, steps);
-        ended
+        rollout_ends
     }
 
     /// Steps by hand and fills the columns. Actions are scaled from [-1, 1] to `low` to `high`.
@@ -152,7 +152,7 @@ fn start_envs(id: &str) -> (VecEnv, Columns) {
 }
 
 #[test]
-fn steps_actions_last_observations_and_episodes_are_those_of_stepping_by_hand() {
+fn collecting_a_chunk_equals_stepping_by_hand() {
     for (id, bounds) in [("CartPole-v1", None), ("Pendulum-v1", Some(([-2.0], [2.0])))] {
         let ((mut envs, mut columns), (mut other_envs, mut by_hand)) = (start_envs(id), start_envs(id));
         let bounds = bounds.as_ref().map(|(low, high)| ActionBounds { low, high });
@@ -170,7 +170,7 @@ fn steps_actions_last_observations_and_episodes_are_those_of_stepping_by_hand() 
 }
 
 #[test]
-fn a_buffer_holds_what_was_stepped_environment_by_environment() {
+fn a_stored_chunk_can_be_read_from_the_buffer() {
     let (mut envs, mut columns) = start_envs("CartPole-v1");
     columns.collect(&mut envs, None).unwrap();
     let obs = ObsField { field: Field::new("", Dtype::F32, [4]), stack: None };
@@ -198,7 +198,7 @@ fn a_buffer_holds_what_was_stepped_environment_by_environment() {
 }
 
 #[test]
-fn numbers_that_are_none_are_told_by_the_name_of_their_column() {
+fn a_number_that_is_not_finite_is_named_by_its_column() {
     let (mut envs, mut columns) = start_envs("Pendulum-v1");
     columns.collect(&mut envs, None).unwrap();
     columns.view(true).check_finite().unwrap();
@@ -220,7 +220,7 @@ fn numbers_that_are_none_are_told_by_the_name_of_their_column() {
 }
 
 #[test]
-fn columns_of_another_size_are_refused_by_name() {
+fn columns_of_another_size_are_refused() {
     let (mut envs, mut columns) = start_envs("CartPole-v1");
     columns.next_obs.pop();
     assert!(matches!(columns.collect(&mut envs, None), Err(Error::Shape { .. })));

@@ -11,7 +11,7 @@ use super::prioritized::PyPrioritizedReplayBuffer;
 use super::replay::PyReplayBuffer;
 use super::shared::{self, SampleArgs};
 use crate::convert::coerce;
-use crate::errors::{self, Class};
+use crate::errors::{self, ErrorClass};
 
 /// A buffer that Python passed.
 pub(crate) enum ReplayBufferRef<'a> {
@@ -30,7 +30,7 @@ impl<'a> ReplayBufferRef<'a> {
         }
         let expected = "expected a ReplayBuffer or a PrioritizedReplayBuffer";
         let message = format!("buffer is {}, {expected}", coerce::short_repr(object));
-        Err(errors::new(object.py(), Class::Config, message))
+        Err(errors::new(object.py(), ErrorClass::Config, message))
     }
 
     /// Waits for other users of the buffer and stores the transitions of `n` environments.
@@ -48,7 +48,7 @@ impl<'a> ReplayBufferRef<'a> {
         let rewards = coerce::array(&rewards, "rewards")?;
         let &[n_batches, batch_size] = rewards.shape() else {
             let message = format!("rewards of batch has shape {:?}, expected [k, rows]", rewards.shape());
-            return Err(errors::new(py, Class::Shape, message));
+            return Err(errors::new(py, ErrorClass::Shape, message));
         };
         let request = SampleRequest { batch_size, n_batches, len: 1, seed: None };
         let args = SampleArgs { request, lead: vec![n_batches, batch_size] };

@@ -3,17 +3,17 @@
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use rlox_core::Layout;
-use rlox_nn::cpu::{ActionKind, ActionsTaken, Activation, Architecture, Number, Rows};
+use rlox_nn::cpu::{ActionKind, ActionsTaken, Activation, Architecture, Number, RolloutRows};
 
 use crate::convert::coerce;
-use crate::errors::{self, Class, OrRaise, ReplaceRefusal};
+use crate::errors::{self, ErrorClass, OrRaise, ReplaceRefusal};
 use crate::memory::views::{Plain, View};
 
 /// Parameters begin at multiples of 64 bytes of float32, as in `rlox.optim.FlatParameters`.
 const ALIGN: usize = 16;
 
 /// Reads names and shapes in the order of the parameter vector.
-pub(super) fn layout(names_and_shapes: &Bound<'_, PyAny>) -> PyResult<Layout> {
+pub(super) fn read_layout(names_and_shapes: &Bound<'_, PyAny>) -> PyResult<Layout> {
     let py = names_and_shapes.py();
     let names_and_shapes_list =
         names_and_shapes.extract::<Vec<(String, Vec<usize>)>>().replace_refusal(py, |_| {
@@ -21,13 +21,13 @@ pub(super) fn layout(names_and_shapes: &Bound<'_, PyAny>) -> PyResult<Layout> {
                 "parameters is {}, expected pairs of a name and a shape",
                 coerce::short_repr(names_and_shapes)
             );
-            errors::new(py, Class::Config, message)
+            errors::new(py, ErrorClass::Config, message)
         })?;
     Layout::aligned(ALIGN, names_and_shapes_list).or_raise(py)
 }
 
 /// Returns the networks that `kind`, sizes, widths and activation describe.
-pub(super) fn architecture(
+pub(super) fn read_architecture(
     py: Python<'_>,
     (kind, size, obs_dim): (&str, usize, usize),
     widths: (&Bound<'_, PyAny>, &Bound<'_, PyAny>),
@@ -39,7 +39,7 @@ pub(super) fn architecture(
         "sde" => ActionKind::Sde(size),
         _ => {
             let message = format!("kind is {kind:?}, expected choices, numbers or sde");
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         }
     };
     let activation = Activation::from_name(activation).or_raise(py)?;
@@ -52,12 +52,12 @@ pub(super) fn read_widths(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec
     let py = widths.py();
     widths.extract().replace_refusal(py, |_| {
         let message = format!("{name} is {}, expected widths of hidden layers", coerce::short_repr(widths));
-        errors::new(py, Class::Config, message)
+        errors::new(py, ErrorClass::Config, message)
     })
 }
 
 /// Columns of a rollout, as Python passes them.
-pub(super) struct Columns<'a, 'py> {
+pub(super) struct RolloutArgs<'a, 'py> {
     pub(super) obs: &'a Bound<'py, PyAny>,
     pub(super) actions: &'a Bound<'py, PyAny>,
     /// Log probabilities and values of the policy that acted; None where no code reads them.
@@ -68,7 +68,7 @@ pub(super) struct Columns<'a, 'py> {
 }
 
 /// The same columns as slices.
-pub(super) struct Views<'py, F> {
+pub(super) struct RolloutViews<'py, F> {
     obs: View<'py, F>,
     obs_dim: usize,
     actions: Actions<'py, F>,
@@ -81,9 +81,12 @@ enum Actions<'py, F> {
     Vectors(View<'py, F>),
 }
 
-impl<'py> Columns<'_, 'py> {
+impl<'py> RolloutArgs<'_, 'py> {
     /// Reads the columns for networks of this architecture.
-    pub(super) fn read<F: Number + Plain>(&self, architecture: &Architecture) -> PyResult<Views<'py, F>> {
+    pub(super) fn read<F: Number + Plain>(
+        &self,
+        architecture: &Architecture,
+    ) -> PyResult<RolloutViews<'py, F>> {
         let obs_dim = architecture.obs_dim;
         let obs = coerce::array(self.obs, "obs")?;
         coerce::check_ndim(&obs, "obs", &["rows", "obs_dim"])?;
@@ -93,11 +96,11 @@ impl<'py> Columns<'_, 'py> {
         let actions = match architecture.kind {
             ActionKind::Choices(_) => {
                 coerce::check_shape(&actions, "actions", &[n], "one for each row of obs")?;
-                let mask = self.mask.map(|mask_arg| mask(mask_arg, architecture, n)).transpose()?;
+                let mask = self.mask.map(|mask_arg| read_mask(mask_arg, architecture, n)).transpose()?;
                 Actions::Choices(coerce::elements(&actions, "actions", "iu")?, mask)
             }
             ActionKind::Gaussian(size) | ActionKind::Sde(size) => {
-                self.mask.map(|mask_value| mask(mask_value, architecture, n)).transpose()?;
+                self.mask.map(|mask_value| read_mask(mask_value, architecture, n)).transpose()?;
                 let why = "one row of size numbers for each row of obs";
                 coerce::check_shape(&actions, "actions", &[n, size], why)?;
                 Actions::Vectors(coerce::numbers(&actions, "actions")?)
@@ -113,7 +116,7 @@ impl<'py> Columns<'_, 'py> {
         });
         let old_policy_views = old_policy.transpose()?;
         let estimates = [column(self.advantages, "advantages")?, column(self.returns, "returns")?];
-        Ok(Views {
+        Ok(RolloutViews {
             obs: coerce::numbers(&obs, "obs")?,
             obs_dim,
             actions,
@@ -124,28 +127,32 @@ impl<'py> Columns<'_, 'py> {
 }
 
 /// Reads which choices are allowed in each of n rows.
-pub(super) fn mask(value: &Bound<'_, PyAny>, architecture: &Architecture, n: usize) -> PyResult<Vec<bool>> {
+pub(super) fn read_mask(
+    value: &Bound<'_, PyAny>,
+    architecture: &Architecture,
+    n: usize,
+) -> PyResult<Vec<bool>> {
     let ActionKind::Choices(size) = architecture.kind else {
         let message = "mask is given, but the actions are numbers; only choices can be masked";
-        return Err(errors::new(value.py(), Class::Config, message));
+        return Err(errors::new(value.py(), ErrorClass::Config, message));
     };
     let mask = coerce::array(value, "mask")?;
     coerce::check_shape(&mask, "mask", &[n, size], "one flag for each choice in each row of obs")?;
     Ok(coerce::bools(&mask, "mask")?.slice().iter().map(|&allowed| allowed != 0).collect())
 }
 
-impl<F> Views<'_, F>
+impl<F> RolloutViews<'_, F>
 where
     F: Number + Plain,
 {
-    pub(super) fn rows(&self) -> Rows<'_, F> {
+    pub(super) fn rows(&self) -> RolloutRows<'_, F> {
         let [advantages, returns] = &self.estimates;
         // Columns that no code reads may have any values of the right length.
         let (log_probs, values) = match &self.old_policy {
             Some([log_probs, values]) => (log_probs, values),
             None => (returns, returns),
         };
-        Rows {
+        RolloutRows {
             obs: self.obs.slice(),
             obs_dim: self.obs_dim,
             actions: match &self.actions {
@@ -178,7 +185,7 @@ impl<'py> Order<'py> {
         let rows = coerce::elements::<i64>(&order, "order", "iu")?;
         if let Some(row) = rows.slice().iter().find(|&&row| row < 0) {
             let message = format!("order has row {row}, expected at least 0");
-            return Err(errors::new(value.py(), Class::Config, message));
+            return Err(errors::new(value.py(), ErrorClass::Config, message));
         }
         Ok(Self { passes, n, rows })
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::steps::{close, restore, save, seal};
-use super::{MmapReplayBuffer, TierConfig};
+use super::{MmapConfig, MmapReplayBuffer};
 use crate::buffer::batch::{BatchKind, BatchPart, OwnedBatch};
 use crate::buffer::rows::{EnvIndex, Rows, Transitions};
 use crate::buffer::sampling::SampleRequest;
@@ -42,7 +42,7 @@ fn schema() -> Schema {
 }
 
 fn open(path: &Path) -> MmapReplayBuffer {
-    let tiers = TierConfig { hot_capacity: 36, total_capacity: TOTAL, path, reopen: true };
+    let tiers = MmapConfig { hot_capacity: 36, total_capacity: TOTAL, path, reopen: true };
     MmapReplayBuffer::new(schema(), &tiers, ENVS, 3).unwrap()
 }
 
@@ -61,7 +61,7 @@ impl OtherThreads {
 
     /// Does a random number of pushes, updates and samples. None of them waits for another thread:
     /// there is only one thread, so it would wait for ever.
-    fn run_some(&mut self, buffer: &mut MmapReplayBuffer) {
+    fn run_operations(&mut self, buffer: &mut MmapReplayBuffer) {
         for _ in 0..self.rng.next_u64() % 4 {
             match self.rng.next_u64() % 3 {
                 0 => self.push(buffer),
@@ -76,12 +76,12 @@ impl OtherThreads {
     fn push(&mut self, buffer: &mut MmapReplayBuffer) {
         let position = buffer.rows.memory.rings().n_pushed() / ENVS as u64;
         let reward = self.rng.next_u64() as u16;
-        let both = |value: f32| [value; ENVS].map(f32::to_ne_bytes).concat();
+        let for_each_env = |value: f32| [value; ENVS].map(f32::to_ne_bytes).concat();
         let rows = Transitions {
             n: ENVS,
-            obs: &[&both(position as f32)],
-            next_obs: Some(&[&both(position as f32 + 1.0)]),
-            columns: &[&both(0.0), &both(f32::from(reward))],
+            obs: &[&for_each_env(position as f32)],
+            next_obs: Some(&[&for_each_env(position as f32 + 1.0)]),
+            columns: &[&for_each_env(0.0), &for_each_env(f32::from(reward))],
             terminated: &[u8::from(position % 7 == 6); ENVS],
             truncated: &[0; ENVS],
         };
@@ -140,7 +140,7 @@ impl Access<MmapReplayBuffer> for InterleavedAccess<'_> {
     }
 
     fn write<T>(&mut self, change: impl FnOnce(&mut MmapReplayBuffer) -> T) -> Result<T> {
-        self.others.run_some(self.buffer);
+        self.others.run_operations(self.buffer);
         // Stands for a collector that pushes all the time.
         self.others.push(self.buffer);
         self.others.steps += 1;
@@ -150,7 +150,7 @@ impl Access<MmapReplayBuffer> for InterleavedAccess<'_> {
 }
 
 #[test]
-fn rows_are_whole_in_every_order_of_seals_pushes_updates_and_samples() {
+fn rows_keep_their_values_in_every_order_of_seals_pushes_updates_and_samples() {
     let (mut steps, folder) = (0, scratch("seals"));
     for seed in 0..4 {
         let path = folder.0.join(seed.to_string());
@@ -165,7 +165,7 @@ fn rows_are_whole_in_every_order_of_seals_pushes_updates_and_samples() {
         drop(buffer);
         // The sealed rows have the values that were read before.
         let reopened_buffer = open(&path);
-        let ends: Vec<u64> = reopened_buffer.rows.rings.rings.iter().map(|ring| ring.n_pushed).collect();
+        let ends: Vec<u64> = reopened_buffer.rows.rings.by_env.iter().map(|ring| ring.n_pushed).collect();
         assert_eq!(ends, durable);
         others.check_rows(&reopened_buffer, 256);
         steps += others.steps;
@@ -174,7 +174,7 @@ fn rows_are_whole_in_every_order_of_seals_pushes_updates_and_samples() {
 }
 
 #[test]
-fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
+fn a_save_has_the_state_of_one_moment_while_others_push() {
     let folder = scratch("saves");
     for seed in 0..4 {
         let path = folder.0.join(seed.to_string());
@@ -197,7 +197,7 @@ fn a_save_is_of_one_moment_whatever_others_do_meanwhile() {
 }
 
 #[test]
-fn every_row_whose_push_returned_before_a_closing_is_kept_by_it() {
+fn close_keeps_every_row_that_was_pushed_before() {
     let folder = scratch("closings");
     for seed in 0..12 {
         let path = folder.0.join(seed.to_string());
@@ -206,7 +206,7 @@ fn every_row_whose_push_returned_before_a_closing_is_kept_by_it() {
         close(&mut InterleavedAccess { buffer: &mut buffer, others: &mut others }, true).unwrap();
         drop(buffer);
         let reopened_buffer = open(&path);
-        let pushed = reopened_buffer.rows.rings.rings.iter().map(|ring| ring.n_pushed).sum::<u64>();
+        let pushed = reopened_buffer.rows.rings.by_env.iter().map(|ring| ring.n_pushed).sum::<u64>();
         assert_eq!(pushed, others.rewards.len() as u64);
         others.check_rows(&reopened_buffer, 64);
     }

@@ -7,7 +7,7 @@ use rlox_core::rollout::{RunningEpisodes, TransitionChunk};
 
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
-use crate::errors::{self, Class, ReplaceRefusal};
+use crate::errors::{self, ErrorClass, ReplaceRefusal};
 use crate::memory::views::{View, ViewMut};
 
 /// The columns of collected steps, and the running episodes.
@@ -85,14 +85,14 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn parameters<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
+    pub(super) fn read_parameters<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<View<'py, f32>> {
         let array = coerce::array(value, "parameters")?;
         coerce::check_shape(&array, "parameters", &[self.len], "the engine's vector")?;
         coerce::numbers(&array, "parameters")
     }
 
     /// Reads the noise, which has the leading axes `rows`. Choices need no noise.
-    pub(super) fn noise<'py>(
+    pub(super) fn read_noise<'py>(
         &self,
         py: Python<'py>,
         noise_arg: OptionalArg<'_, 'py>,
@@ -103,7 +103,7 @@ impl Sizes {
                 return Ok(None);
             }
             let message = "noise is missing, expected standard normal numbers for these actions";
-            return Err(errors::new(py, Class::Shape, message));
+            return Err(errors::new(py, ErrorClass::Shape, message));
         };
         let noise = coerce::array(array, "noise")?;
         let why = "one for each number of an action; choices have none";
@@ -112,11 +112,11 @@ impl Sizes {
     }
 
     /// Reads the bounds to which -1 and 1 are scaled.
-    pub(super) fn bounds<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<[View<'py, f32>; 2]> {
+    pub(super) fn read_bounds<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<[View<'py, f32>; 2]> {
         let py = value.py();
         let [low, high] = value.extract::<[Bound<'py, PyAny>; 2]>().replace_refusal(py, |_| {
             let message = format!("bounds is {}, expected two arrays", coerce::short_repr(value));
-            errors::new(py, Class::Config, message)
+            errors::new(py, ErrorClass::Config, message)
         })?;
         let read = |bound: &Bound<'py, PyAny>| {
             let array: Bound<'py, PyUntypedArray> = coerce::array(bound, "bounds")?;
@@ -129,14 +129,14 @@ impl Sizes {
             None => Ok([low, high]),
             Some((low, high)) => {
                 let message = format!("bounds has {low} to {high}, expected finite low <= high");
-                Err(errors::new(py, Class::Config, message))
+                Err(errors::new(py, ErrorClass::Config, message))
             }
         }
     }
 
     /// Estimated nanoseconds of acting for n observations, at 20 multiplications and additions per
     /// nanosecond.
-    pub(super) const fn cost(&self, n: usize) -> usize {
+    pub(super) const fn acting_nanoseconds(&self, n: usize) -> usize {
         n.saturating_mul(self.len) / 20
     }
 }

@@ -4,10 +4,10 @@ use pyo3::prelude::*;
 use rlox_core::Layout;
 use rlox_nn::cpu::{Activation, Critics, CriticsArchitecture, Mlp, Number, parameter_shapes};
 
-use super::incoming;
-use super::replayed::{Columns, Views, numbers};
+use super::rollout_args;
 use super::state::AdamState;
-use crate::errors::{self, Class, OrRaise};
+use super::transition_args::{TransitionArgs, TransitionViews, read_numbers};
+use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::{Plain, View};
 
 /// The arguments of the constructor, as Python passes them.
@@ -38,18 +38,18 @@ impl Sizes {
     /// Reads the batches, whose actions are vectors.
     pub(super) fn views<'py, F: Number + Plain>(
         &self,
-        columns: &Columns<'_, 'py>,
-    ) -> PyResult<Views<'py, F, F>> {
+        columns: &TransitionArgs<'_, 'py>,
+    ) -> PyResult<TransitionViews<'py, F, F>> {
         columns.vectors(self.obs_dim, self.size)
     }
 
     /// Reads noise with the leading axes `rows` and as many numbers per row as an action has.
-    pub(super) fn noise<'py, F: Plain>(
+    pub(super) fn read_noise<'py, F: Plain>(
         &self,
         value: &Bound<'py, PyAny>,
         rows: &[usize],
     ) -> PyResult<View<'py, F>> {
-        numbers(value, "noise", &[rows, &[self.size]].concat())
+        read_numbers(value, "noise", &[rows, &[self.size]].concat())
     }
 
     /// Reads the actor's and the critics' vectors with their Adam states.
@@ -66,13 +66,13 @@ impl Sizes {
 impl NetworkArgs<'_, '_> {
     /// Makes the networks, and returns them with the sizes of their arrays. The actor's vector may
     /// also have parameters with the extra names.
-    pub(super) fn nets(&self, py: Python<'_>, extra_names: &[&str]) -> PyResult<(Sizes, Nets)> {
+    pub(super) fn make_nets(&self, py: Python<'_>, extra_names: &[&str]) -> PyResult<(Sizes, Nets)> {
         let [actor_parameters, critics_parameters] = self.parameters;
         let (actor_layout, critics_layout) =
-            (incoming::layout(actor_parameters)?, incoming::layout(critics_parameters)?);
+            (rollout_args::read_layout(actor_parameters)?, rollout_args::read_layout(critics_parameters)?);
         let activation = Activation::from_name(self.activation).or_raise(py)?;
         let [size, actor_outputs] = self.sizes;
-        let hidden = incoming::read_widths(self.hidden[0], "actor")?;
+        let hidden = rollout_args::read_widths(self.hidden[0], "actor")?;
         let sizes = [&[self.obs_dim], hidden.as_slice(), &[actor_outputs]].concat();
         let actor = Mlp::new(&actor_layout, "actor", &sizes, activation).or_raise(py)?;
         let actor_names = parameter_shapes("actor", &sizes);
@@ -81,13 +81,13 @@ impl NetworkArgs<'_, '_> {
             .find(|(name, ..)| !extra_names.contains(name) && actor_names.iter().all(|o| o.0 != *name))
         {
             let message = format!("parameter is {name}, which an actor of these widths does not have");
-            return Err(errors::new(py, Class::Config, message));
+            return Err(errors::new(py, ErrorClass::Config, message));
         }
         let critics_architecture = CriticsArchitecture {
             members: self.members,
             obs_dim: self.obs_dim,
             action_dim: size,
-            hidden: incoming::read_widths(self.hidden[1], "critic")?,
+            hidden: rollout_args::read_widths(self.hidden[1], "critic")?,
             activation,
         };
         let critics = Critics::new(&critics_layout, &critics_architecture).or_raise(py)?;

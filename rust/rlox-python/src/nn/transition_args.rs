@@ -9,7 +9,7 @@ use crate::convert::coerce::OptionalArg;
 use crate::memory::views::{Plain, View};
 
 /// Columns `[k, rows, ...]`.
-pub(super) struct Columns<'a, 'py> {
+pub(super) struct TransitionArgs<'a, 'py> {
     pub(super) obs: &'a Bound<'py, PyAny>,
     pub(super) actions: &'a Bound<'py, PyAny>,
     pub(super) rewards: &'a Bound<'py, PyAny>,
@@ -20,7 +20,7 @@ pub(super) struct Columns<'a, 'py> {
 }
 
 /// The same columns as slices.
-pub(super) struct Views<'py, F, A> {
+pub(super) struct TransitionViews<'py, F, A> {
     /// Numbers of batches and of rows per batch.
     pub(super) shape: [usize; 2],
     obs: [View<'py, F>; 2],
@@ -31,9 +31,12 @@ pub(super) struct Views<'py, F, A> {
 
 const SHAPE_REASON: &str = "as the engine and the rewards require";
 
-impl<'py> Columns<'_, 'py> {
+impl<'py> TransitionArgs<'_, 'py> {
     /// Reads the columns with choices as actions.
-    pub(super) fn choices<F: Number + Plain>(&self, obs_dim: usize) -> PyResult<Views<'py, F, i64>> {
+    pub(super) fn choices<F: Number + Plain>(
+        &self,
+        obs_dim: usize,
+    ) -> PyResult<TransitionViews<'py, F, i64>> {
         self.read(obs_dim, |shape| {
             let actions = coerce::array(self.actions, "actions")?;
             coerce::check_shape(&actions, "actions", &shape, SHAPE_REASON)?;
@@ -46,15 +49,15 @@ impl<'py> Columns<'_, 'py> {
         &self,
         obs_dim: usize,
         size: usize,
-    ) -> PyResult<Views<'py, F, F>> {
-        self.read(obs_dim, |[k, rows]| numbers(self.actions, "actions", &[k, rows, size]))
+    ) -> PyResult<TransitionViews<'py, F, F>> {
+        self.read(obs_dim, |[k, rows]| read_numbers(self.actions, "actions", &[k, rows, size]))
     }
 
     fn read<F: Number + Plain, A>(
         &self,
         obs_dim: usize,
         actions: impl FnOnce([usize; 2]) -> PyResult<View<'py, A>>,
-    ) -> PyResult<Views<'py, F, A>> {
+    ) -> PyResult<TransitionViews<'py, F, A>> {
         let rewards = coerce::array(self.rewards, "rewards")?;
         coerce::check_ndim(&rewards, "rewards", &["k", "rows"])?;
         let shape = match *rewards.shape() {
@@ -62,21 +65,24 @@ impl<'py> Columns<'_, 'py> {
             _ => [0, 0],
         };
         let obs_shape = [shape[0], shape[1], obs_dim];
-        Ok(Views {
+        Ok(TransitionViews {
             shape,
-            obs: [numbers(self.obs, "obs", &obs_shape)?, numbers(self.next_obs, "next_obs", &obs_shape)?],
+            obs: [
+                read_numbers(self.obs, "obs", &obs_shape)?,
+                read_numbers(self.next_obs, "next_obs", &obs_shape)?,
+            ],
             actions: actions(shape)?,
             rewards_and_discounts: [
-                numbers(self.rewards, "rewards", &shape)?,
-                numbers(self.discounts, "discounts", &shape)?,
+                read_numbers(self.rewards, "rewards", &shape)?,
+                read_numbers(self.discounts, "discounts", &shape)?,
             ],
-            weights: self.weights.map(|array| numbers(array, "weights", &shape)).transpose()?,
+            weights: self.weights.map(|array| read_numbers(array, "weights", &shape)).transpose()?,
         })
     }
 }
 
 /// Reads numbers of this shape.
-pub(super) fn numbers<'py, F: Plain>(
+pub(super) fn read_numbers<'py, F: Plain>(
     value: &Bound<'py, PyAny>,
     name: &str,
     shape: &[usize],
@@ -86,7 +92,7 @@ pub(super) fn numbers<'py, F: Plain>(
     coerce::numbers(&array, name)
 }
 
-impl<F: Plain, A: Plain> Views<'_, F, A> {
+impl<F: Plain, A: Plain> TransitionViews<'_, F, A> {
     pub(super) fn batches(&self) -> Batches<'_, F, A> {
         let ([obs, next_obs], [rewards, discounts]) = (&self.obs, &self.rewards_and_discounts);
         Batches {

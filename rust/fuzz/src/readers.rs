@@ -10,8 +10,8 @@ use rlox_core::buffer::{
 use rlox_core::store::{Manifest, Segment};
 
 use crate::buffers::{
-    CAPACITY, ENVS, N_KINDS, NAME, TIERED, ValidSave, dataset, folder, prioritized, push, schema, tiered,
-    uniform, valid_drafts, valid_save, windows, write,
+    CAPACITY, N_ENVS, N_KINDS, SAVE_NAME, TIERED, ValidSave, dataset, folder, prioritized, push, schema,
+    tiered, uniform, valid_drafts, valid_save, windows, write,
 };
 use crate::disk::MemoryFs;
 use crate::draft::{Draft, UNKNOWN_COLUMN};
@@ -29,7 +29,7 @@ macro_rules! use_in_memory {
         again.restore(&before).expect("a buffer's own state can be restored");
         assert!(again.state() == before, "the restored state differs");
         for t in 0..3 {
-            push(t, ENVS, |to, rows| drop($push(buffer, to, rows)));
+            push(t, N_ENVS, |to, rows| drop($push(buffer, to, rows)));
         }
         drop(buffer.state());
     }};
@@ -85,7 +85,7 @@ fn use_tiered(buffer: &mut MmapReplayBuffer) {
     };
     gather(buffer);
     for t in 0..3 {
-        push(t, ENVS, |to, rows| drop(buffer.push(to, rows)));
+        push(t, N_ENVS, |to, rows| drop(buffer.push(to, rows)));
     }
     gather(buffer);
 }
@@ -94,21 +94,21 @@ fn use_tiered(buffer: &mut MmapReplayBuffer) {
 pub(crate) fn open(draft: &Draft) {
     let kind = draft.kind % N_KINDS;
     let Some(fs) = write(draft, valid_save(kind)) else { return };
-    macro_rules! load {
+    macro_rules! load_and_use {
         ($make:expr, $used:expr) => {{
             let mut buffer = $make;
             buffer.set_file_system(Arc::new(fs));
-            if buffer.load(folder(), NAME).is_ok() {
+            if buffer.load(folder(), SAVE_NAME).is_ok() {
                 $used(&mut buffer);
             }
         }};
     }
     match kind {
-        0 => load!(uniform(), use_uniform),
-        1 => load!(prioritized(), use_prioritized),
-        2 => load!(windows(), use_windows),
+        0 => load_and_use!(uniform(), use_uniform),
+        1 => load_and_use!(prioritized(), use_prioritized),
+        2 => load_and_use!(windows(), use_windows),
         TIERED => drop(tiered(&fs).map(|mut buffer| use_tiered(&mut buffer))),
-        _ => load!(dataset(), use_dataset),
+        _ => load_and_use!(dataset(), use_dataset),
     }
 }
 
@@ -119,29 +119,29 @@ pub(crate) fn restore(draft: &Draft) {
         kind => kind,
     };
     let ValidSave { state, .. } = valid_save(kind);
-    let mut drafted = BufferState { layout: state.layout.clone(), ..BufferState::default() };
+    let mut drafted_state = BufferState { layout: state.layout.clone(), ..BufferState::default() };
     for column in &draft.columns {
         let (names, destination) = match column.file {
-            0 => (&state.columns, &mut drafted.columns),
-            _ => (&state.rows, &mut drafted.rows),
+            0 => (&state.columns, &mut drafted_state.columns),
+            _ => (&state.rows, &mut drafted_state.rows),
         };
         let entry = names.get(column.name_index).map(|(name, width, _)| (name.clone(), *width));
         let (name, width) = entry.unwrap_or_else(|| (UNKNOWN_COLUMN.to_owned(), 1));
         destination.push((name, width, column.bytes.clone()));
     }
-    macro_rules! restored {
+    macro_rules! restore_and_use {
         ($make:expr, $used:expr) => {{
             let mut buffer = $make;
-            if buffer.restore(&drafted).is_ok() {
+            if buffer.restore(&drafted_state).is_ok() {
                 $used(&mut buffer);
             }
         }};
     }
     match kind {
-        0 => restored!(uniform(), use_uniform),
-        1 => restored!(prioritized(), use_prioritized),
-        2 => restored!(windows(), use_windows),
-        _ => restored!(dataset(), use_dataset),
+        0 => restore_and_use!(uniform(), use_uniform),
+        1 => restore_and_use!(prioritized(), use_prioritized),
+        2 => restore_and_use!(windows(), use_windows),
+        _ => restore_and_use!(dataset(), use_dataset),
     }
 }
 
@@ -192,7 +192,7 @@ pub fn valid_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let (mut segments, mut manifests) = (Vec::new(), Vec::new());
     for draft in valid_drafts() {
         let fs = write(&draft, valid_save(draft.kind)).expect("a valid draft");
-        for name in ["newest", NAME] {
+        for name in ["newest", SAVE_NAME] {
             manifests.extend(fs.get(&folder().join(format!("{name}.manifest"))));
         }
         segments.extend(fs.get(&folder().join("000000000001.seg")));
@@ -207,19 +207,19 @@ pub fn valid_files() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 pub fn check_valid_drafts() {
     for draft in valid_drafts() {
         let fs = write(&draft, valid_save(draft.kind)).expect("a valid draft");
-        macro_rules! loads {
+        macro_rules! check_load {
             ($make:expr) => {{
                 let mut buffer = $make;
                 buffer.set_file_system(Arc::new(fs));
-                buffer.load(folder(), NAME).expect("a valid save");
+                buffer.load(folder(), SAVE_NAME).expect("a valid save");
             }};
         }
         match draft.kind {
-            0 => loads!(uniform()),
-            1 => loads!(prioritized()),
-            2 => loads!(windows()),
+            0 => check_load!(uniform()),
+            1 => check_load!(prioritized()),
+            2 => check_load!(windows()),
             TIERED => drop(tiered(&fs).expect("a valid folder")),
-            _ => loads!(dataset()),
+            _ => check_load!(dataset()),
         }
     }
 }

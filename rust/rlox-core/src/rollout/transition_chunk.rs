@@ -139,8 +139,8 @@ impl TransitionChunk<'_> {
     ) -> Result<()> {
         let width = sizes.n * sizes.obs_dim;
         let (before, after) = self.obs.split_at_mut((t + 1) * width);
-        explorer.act(t, row(before, t, width), step_actions(&mut self.actions, t, sizes.actions))?;
-        let mut actions = step_actions(&mut self.actions, t, sizes.actions);
+        explorer.act(t, row(before, t, width), step_actions(&mut self.actions, t, sizes.step_numbers))?;
+        let mut actions = step_actions(&mut self.actions, t, sizes.step_numbers);
         if let (ActionsMut::Box(chunk_actions), Some(bounds)) = (&mut actions, bounds) {
             bounds.scale(chunk_actions, scaled_actions);
             actions = ActionsMut::Box(scaled_actions);
@@ -173,7 +173,7 @@ impl TransitionChunk<'_> {
         let (n, spec) = (envs.n_envs(), envs.spec());
         let (obs_dim, action_dim) = (spec.observation.dim(), spec.action.dim());
         let rows = self.rewards.len() / n.max(1) * n;
-        let actions = match &self.actions {
+        let n_numbers = match &self.actions {
             ActionsMut::Discrete(actions) => actions.len(),
             ActionsMut::Box(actions) => actions.len(),
         };
@@ -182,7 +182,7 @@ impl TransitionChunk<'_> {
             ("rewards", self.rewards.len(), rows),
             ("obs", self.obs.len(), (rows + n) * obs_dim),
             ("next_obs", self.next_obs.len(), rows * obs_dim),
-            ("actions", actions, rows * action_dim),
+            ("actions", n_numbers, rows * action_dim),
             ("terminated", self.terminated.len(), rows),
             ("truncated", self.truncated.len(), rows),
             ("totals", running.totals.len(), n),
@@ -195,7 +195,7 @@ impl TransitionChunk<'_> {
         if rows == 0 {
             return Err(Error::config("steps of a chunk", 0, "at least 1"));
         }
-        Ok(Sizes { n, obs_dim, actions: n * action_dim })
+        Ok(Sizes { n, obs_dim, step_numbers: n * action_dim })
     }
 }
 
@@ -214,5 +214,5 @@ struct Sizes {
     n: usize,
     obs_dim: usize,
     /// Numbers in the actions of one step of all environments.
-    actions: usize,
+    step_numbers: usize,
 }
