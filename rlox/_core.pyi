@@ -34,9 +34,7 @@ class RunningStats:
         """
 
     def merge(self, other: RunningStats) -> None:
-        """Adds everything that was added to `other`. Raises ConfigError if that makes more than 2**53
-        numbers.
-        """
+        """Adds everything that was added to `other`. Raises ConfigError if the count would exceed 2**53."""
 
     def normalize(self, x: float, clip: float | None=None, eps: float=1e-08) -> float:
         """(x - mean) / sqrt(var + eps) of one number, clipped to [-clip, clip] if `clip` is not None.
@@ -100,7 +98,8 @@ class OnPolicyEngine:
     Raises:
         UnknownNameError: a parameter or activation does not exist.
         ShapeError: a parameter has another shape.
-        ConfigError: a kind or precision does not exist, or there are more layers than widths.
+        ConfigError: a kind or precision does not exist, or the parameters have more layers than the
+            widths say.
     """
 
     def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, kind: str, size: int, obs_dim: int, actor: Sequence[int], critic: Sequence[int], activation: str='tanh', precision: str='f32') -> OnPolicyEngine:
@@ -109,9 +108,9 @@ class OnPolicyEngine:
     def ppo(self, parameters: NDArray[np.floating[Any]], exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: NDArray[np.int64], obs: ArrayLike, actions: ArrayLike, log_probs: ArrayLike, values: ArrayLike, advantages: ArrayLike, returns: ArrayLike, order: ArrayLike, *, batch_size: int, learning_rate: float, clip_eps: float, vf_coef: float, ent_coef: float, max_grad_norm: float | None=None, clip_vloss: bool=False, normalize_advantages: bool=True, target_kl: float | None=None, adam_eps: float=1e-05, mask: ArrayLike | None=None) -> dict[str, float]:
         """Learns from the rows of a rollout in minibatches, with one pass for each row of `order`.
 
-        Each minibatch takes one step of Adam along the gradient of E[-min(r A, clip(r, 1 - e, 1 +
-        e) A)] + vf_coef E[(V - R)^2] - ent_coef E[H] (Schulman et al. 2017, eq. 9), clipped to
-        `max_grad_norm`.
+        With the ratio r of new to old probabilities and the entropy H, it takes one step of Adam for
+        each minibatch, along the gradient of E[-min(r A, clip(r, 1 - e, 1 + e) A)] + vf_coef
+        E[(V - R)^2] - ent_coef E[H] (Schulman et al. 2017, eq. 9), clipped to `max_grad_norm`.
 
         Args:
             parameters: the parameter vector, changed in place, like the next two.
@@ -125,14 +124,14 @@ class OnPolicyEngine:
             values: V(o) at the time of the action, `[rows]`.
             advantages: `[rows]`.
             returns: targets of V, `[rows]`.
-            order: row numbers, `[passes, n]`.
+            order: indices of rows, `[passes, n]`.
             batch_size: rows of a minibatch; the last of a pass may have fewer.
             learning_rate: Adam's step size; its betas are 0.9 and 0.999.
             clip_eps: e.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy.
             max_grad_norm: largest norm of the gradient; None: no clipping.
-            clip_vloss: clip the change of values to e.
+            clip_vloss: clip the change of values to [-e, e].
             normalize_advantages: normalize the advantages of each minibatch.
             target_kl: the passes end at a minibatch whose KL estimate exceeds 1.5 times this value.
             adam_eps: Adam's epsilon.
@@ -156,8 +155,8 @@ class OnPolicyEngine:
 
         Args:
             parameters: the parameter vector, changed in place, like the moments.
-            first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's
-                first moments.
+            first: RMSprop's running means of squared gradients (in TensorFlow's form they begin at
+                1), or Adam's first moments.
             second: Adam's second moments; without them the optimizer is RMSprop.
             steps: number of steps so far, int64 `[1]`, updated in place, also if the call fails.
             obs: `[rows, obs_dim]`.
@@ -169,9 +168,9 @@ class OnPolicyEngine:
             ent_coef: weight of the entropy.
             max_grad_norm: largest norm of the gradient; None: no clipping.
             normalize_advantages: normalize the advantages over all rows.
-            alpha: decay of RMSprop's means.
+            alpha: decay of RMSprop's running means.
             eps: epsilon of RMSprop or Adam; Adam's betas are 0.9 and 0.999.
-            tf_like: put epsilon inside of RMSprop's root.
+            tf_like: put epsilon inside RMSprop's square root.
             mask: which choices were allowed, `[rows, size]`.
 
         Returns:
@@ -215,7 +214,8 @@ class DQNEngine:
     Raises:
         UnknownNameError: a parameter or activation does not exist.
         ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or there are more layers than widths.
+        ConfigError: a precision does not exist, or the parameters have more layers than the
+            widths say.
     """
 
     def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, size: int, obs_dim: int, hidden: Sequence[int], activation: str='relu', dueling: bool=False, precision: str='f32') -> DQNEngine:
@@ -283,7 +283,8 @@ class TD3Engine:
     Raises:
         UnknownNameError: a parameter or activation does not exist.
         ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or there are more layers than widths.
+        ConfigError: a precision does not exist, or the parameters have more layers than the
+            widths say.
     """
 
     def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> TD3Engine:
@@ -292,29 +293,29 @@ class TD3Engine:
     def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target_actor: NDArray[np.floating[Any]], target_critic: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike | None=None, weights: ArrayLike | None=None, *, first: int, learning_rate: float, tau: float, policy_delay: int, target_noise: float, noise_clip: float, max_grad_norm: float | None=None, adam_eps: float=1e-08, alpha: float | None=None) -> dict[str, float]:
         """Takes one step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s,
         a) - y)^2] with y = R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))). Every
-        `policy_delay` batches it also takes one step of the actor along that of -E[Q_1(s, mu(s))],
-        and moves the targets.
+        `policy_delay` batches it also takes one step of the actor, along the gradient of -E[Q_1(s,
+        mu(s))], and moves the targets.
 
         Args:
             actor: four arrays, changed in place: the actor's vector, Adam's first and second
                 moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
                 that fails.
             critic: the same four arrays of the critics.
-            target_actor: the vector of the actor's target, changed in place.
-            target_critic: the vector of the critics' target, changed in place.
+            target_actor: the vector of the target actor, changed in place.
+            target_critic: the vector of the target critics, changed in place.
             obs: `[k, rows, obs_dim]`.
             actions: `[k, rows, size]`, in [-1, 1].
             rewards: R, `[k, rows]`.
             next_obs: `[k, rows, obs_dim]`.
             discounts: gamma^m, 0 after a termination, `[k, rows]`.
-            errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
+            errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
             noise: standard normal, `[k, rows, size]`; None where target_noise is 0.
             weights: w, `[k, rows]`; None: 1.
             first: number of the first batch in the run.
             learning_rate: Adam's step size for actor and critics.
             tau: step size of the targets towards the networks.
             policy_delay: number of batches per step of the actor.
-            target_noise: standard deviation of the noise on the target's actions.
+            target_noise: standard deviation of the noise on the target actor's actions.
             noise_clip: limit at which the noise is clipped.
             max_grad_norm: largest norm of the gradient; None: no clipping.
             adam_eps: Adam's epsilon.
@@ -357,19 +358,21 @@ class IQLEngine:
     Raises:
         UnknownNameError: a parameter or activation does not exist.
         ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or there are more layers than widths.
+        ConfigError: a precision does not exist, or the parameters have more layers than the
+            widths say.
     """
 
     def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], value_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> IQLEngine:
         ...
 
     def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], value: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], *, learning_rate: float, actor_learning_rate: float, tau: float, expectile: float, temperature: float, max_weight: float, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
-        """Takes one step of V, then of the actor, the critics and their target, for each of k batches
-        (algorithm 1).
+        """Takes one step of V, then of the actor, the critics and the target critics, for each of k batches
+        (algorithm 1 of the paper).
 
-        With u = min_i Q'_i(s, a) - V(s), w = min(e^(temperature u), max_weight) and y = R + gamma^m
-        V(s'), the losses are E[|expectile - 1(u < 0)| u^2] of V, -E[w log pi(a | s)] of the actor,
-        and sum_i E[(Q_i(s, a) - y)^2] of the critics. w and y use V after its step.
+        Q' are the target critics. With u = min_i Q'_i(s, a) - V(s), w = min(e^(temperature u),
+        max_weight) and y = R + gamma^m V(s'), the losses are E[|expectile - 1(u < 0)| u^2] of V,
+        -E[w log pi(a | s)] of the actor, and sum_i E[(Q_i(s, a) - y)^2] of the critics. w and y use V
+        after its step.
 
         Args:
             actor: four arrays, changed in place: the actor's vector, Adam's first and second
@@ -377,7 +380,7 @@ class IQLEngine:
                 that fails.
             critic: the same four arrays of the critics.
             value: the same four arrays of V.
-            target: the vector of the critics' target, changed in place.
+            target: the vector of the target critics, changed in place.
             obs: `[k, rows, obs_dim]`.
             actions: `[k, rows, size]`.
             rewards: R, `[k, rows]`.
@@ -386,7 +389,7 @@ class IQLEngine:
             errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
             learning_rate: Adam's step size for the critics and the value network.
             actor_learning_rate: Adam's step size for the actor.
-            tau: step size of the target towards the critics.
+            tau: step size of the target critics towards the critics.
             expectile: the expectile that V estimates.
             temperature: factor of u in w.
             max_weight: upper limit of w.
@@ -409,9 +412,10 @@ class CloningEngine:
     """Trains a policy to imitate recorded actions, without torch (Pomerleau 1991).
 
     The policy is a multilayer perceptron with parameters `net.0.weight` `[out, in]`, `net.0.bias`,
-    ... Its outputs are the logits of choices, or the means of normal distributions, whose
-    parameters `log_std` `[size]` come first. Each parameter begins at a multiple of 16 numbers of
-    the vector, in the layout of `rlox.optim.FlatParameters`.
+    ... Its outputs are the logits of choices, or the means of normal distributions. Normal
+    distributions also have the parameter `log_std` `[size]`, before those of the layers. Each
+    parameter begins at a multiple of 16 numbers of the vector, in the layout of
+    `rlox.optim.FlatParameters`.
 
     Args:
         parameters: names and shapes in the order of the vector.
@@ -432,8 +436,8 @@ class CloningEngine:
         ...
 
     def learn(self, policy: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], obs: ArrayLike, actions: ArrayLike, *, learning_rate: float, squared: bool=False, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
-        """Takes one step of Adam for each of k batches, along the gradient of -E[log pi(a | o)], or
-        for vectors optionally of E[(mean - a)^2].
+        """Takes one step of Adam for each of k batches, along the gradient of -E[log pi(a | o)]; with
+        `squared`, of E[(mean - a)^2].
 
         Args:
             policy: four arrays, changed in place: the parameter vector, Adam's first and second
@@ -447,8 +451,8 @@ class CloningEngine:
             adam_eps: Adam's epsilon.
 
         Returns:
-            Means over the batches: `loss`, `fit` (the share of actions that are the policy's
-            likeliest choice, or E|mean - a|), `grad_norm` (before clipping).
+            Means over the batches: `loss`, `fit` (of choices: the share of actions that are the
+            policy's likeliest choice; of vectors: E|mean - a|), `grad_norm` (before clipping).
 
         Raises:
             ShapeError: an array has another shape, or an output has another precision than the
@@ -494,38 +498,41 @@ class SACEngine:
     Raises:
         UnknownNameError: a parameter or activation does not exist.
         ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or there are more layers than widths.
+        ConfigError: a precision does not exist, or the parameters have more layers than the
+            widths say.
     """
 
     def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> SACEngine:
         ...
 
     def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike, weights: ArrayLike | None=None, temperature: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]] | None=None, *, entropy_or_alpha: float, first: int, learning_rate: float, tau: float, target_update_interval: int, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
-        """Takes one step of temperature, critics and actor for each of k batches: along the gradients
-        of -log alpha E[log pi + H], of sum_i E[w (Q_i(s, a) - y)^2] / 2 with y = R + gamma^m (min_i
-        Q'_i(s', a') - alpha log pi(a' | s')), and of E[alpha log pi - min_i Q_i].
+        """Takes one step of the temperature, the critics and the actor for each of k batches.
+
+        With the target critics Q' and y = R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')),
+        the losses are -log alpha E[log pi + H] of the temperature, sum_i E[w (Q_i(s, a) - y)^2] / 2
+        of the critics, and E[alpha log pi - min_i Q_i] of the actor.
 
         Args:
             actor: four arrays, changed in place: the actor's vector, Adam's first and second
                 moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
                 that fails.
             critic: the same four arrays of the critics.
-            target: the vector of the critics' target, changed in place.
+            target: the vector of the target critics, changed in place.
             obs: `[k, rows, obs_dim]`.
             actions: `[k, rows, size]`, in [-1, 1].
             rewards: R, `[k, rows]`.
             next_obs: `[k, rows, obs_dim]`.
             discounts: gamma^m, 0 after a termination, `[k, rows]`.
-            errors: output, E_i |Q_i(s, a) - y|, `[k, rows]`.
+            errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
             noise: standard normal, `[k, 2, rows, size]`, for the actions in s and in s'.
             weights: w, `[k, rows]`; None: 1.
-            temperature: four arrays like the actor's, of 16 numbers, the first of which is log
-                alpha; None: alpha is fixed.
+            temperature: four arrays like the actor's. The vector has 16 numbers, of which the first
+                is log alpha. None: alpha is fixed.
             entropy_or_alpha: H with a learned temperature, alpha without.
             first: number of the first batch in the run.
             learning_rate: Adam's step size for all networks.
-            tau: step size of the target towards the critics.
-            target_update_interval: number of batches per step of the target.
+            tau: step size of the target critics towards the critics.
+            target_update_interval: number of batches per step of the target critics.
             max_grad_norm: largest norm of the gradient; None: no clipping.
             adam_eps: Adam's epsilon.
 
@@ -542,8 +549,8 @@ class SACEngine:
 
 @final
 class Explorer:
-    """Explores without torch, with the network of a `DQNEngine` or the actor of a `SACEngine`,
-    `TD3Engine` or `IQLEngine`.
+    """Chooses exploring actions without torch, with the network of a `DQNEngine` or the actor of a
+    `SACEngine`, `TD3Engine` or `IQLEngine`.
 
     Args:
         engine: the engine with the networks, of precision `f32`.
@@ -564,8 +571,8 @@ class Explorer:
         Args:
             parameters: the parameter vector of the network.
             obs: `[n, obs_dim]`.
-            actions: output: float32 `[n, size]`, or int64 `[n]`; int64 entries from 0 on are chosen
-                already and stay.
+            actions: output: float32 `[n, size]`, or int64 `[n]`. An int64 entry of at least 0 is
+                already chosen and stays.
             noise: standard normal, `[n, size]`; None for choices.
 
         Raises:
@@ -576,8 +583,8 @@ class Explorer:
     def collect(self, parameters: ArrayLike, envs: VecEnv, obs: NDArray[np.float32], next_obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], totals: NDArray[np.float64], lengths: NDArray[np.int64], noise: ArrayLike | None=None, bounds: tuple[ArrayLike, ArrayLike] | None=None, *, given: int=0) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
         """Steps every environment T times: acts, steps, and writes the columns for a replay buffer.
 
-        The columns `[T, n, ...]` are outputs; `act` and `step_into` describe the entries of each
-        step. Row 0 of `obs` is the current observation of the environments.
+        The columns `[T, n, ...]` are outputs. The entries of each step are those that `act` and
+        `VecEnv.step_into` write. Row 0 of `obs` has the current observations of the environments.
 
         Args:
             parameters: the parameter vector of the network.
@@ -593,13 +600,14 @@ class Explorer:
                 place.
             lengths: number of steps of each running episode so far, int64 `[n]`, updated in place.
             noise: standard normal, `[T - given, n, size]`; None for choices.
-            bounds: arrays `[size]` of the environments' actions to which -1 and 1 are scaled; None:
-                no scaling.
-            given: number of first steps whose actions are already in `actions`.
+            bounds: two arrays `[size]`, the environments' actions to which -1 and 1 are scaled;
+                None: no scaling.
+            given: number of steps, from the first on, whose actions are already in `actions`.
 
         Returns:
-            None if no episode ended, else arrays `[k]` in the order of steps and environments: the
-            steps, the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+            None if no episode ended, else five arrays with a row for each of the k ended episodes, in
+            the order of steps, then of environments: step, environment, last observation
+            `[k, obs_dim]`, sum of rewards, length.
 
         Raises:
             ShapeError: an array is not C-contiguous, writeable and of that dtype and shape, or
@@ -631,8 +639,8 @@ class ReplayIteration:
         lengths: int64 `[n]`.
         noise: `[T - given, n, size]`; None for choices.
         bounds: two arrays `[size]`; None: actions are not scaled.
-        given: number of first steps whose actions are already in `actions`.
-        n_step: number of steps of the batches' returns.
+        given: number of steps, from the first on, whose actions are already in `actions`.
+        n_step: number of steps of the returns in the batches.
         gamma: discount, in [0, 1].
 
     Raises:
@@ -643,7 +651,8 @@ class ReplayIteration:
         ...
 
     def learn(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Collects, stores and draws a batch, then calls the engine's `learn` with the arguments.
+        """Collects steps, stores them and draws batches, then calls the engine's `learn` with these
+        arguments.
 
         Returns:
             The result of `learn`.
@@ -657,7 +666,9 @@ class ReplayIteration:
 
     @property
     def collected(self) -> bool:
-        """Whether the last call stored its steps; an error after that came from sampling or learning."""
+        """Whether the last call stored its steps. If it did, an error of that call came from sampling or
+        learning.
+        """
 
     @property
     def seconds(self) -> float:
@@ -727,9 +738,10 @@ class RolloutPolicy:
     def collect(self, parameters: ArrayLike, envs: VecEnv, obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float32], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], log_probs: NDArray[np.float32], values: NDArray[np.float32], next_values: NDArray[np.float32], totals: NDArray[np.float64], lengths: NDArray[np.int64], *, seed: int, rollout: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
         """Steps every environment T times: acts, steps, writes the columns, and computes the values.
 
-        The columns `[T, n, ...]` are outputs; `act` and `step_into` describe the entries of each
-        step. Row 0 of `obs` is the current observation of the environments. After an interrupted
-        call row T contains the observation at the interrupt, and sums and lengths are as of then.
+        The columns `[T, n, ...]` are outputs. The entries of each step are those that `act` and
+        `VecEnv.step_into` write. Row 0 of `obs` has the current observations of the environments.
+        After an interrupted call, row T has the observations at the interrupt, and `totals` and
+        `lengths` have their values at the interrupt.
 
         Args:
             parameters: the parameter vector of the engine.
@@ -750,8 +762,9 @@ class RolloutPolicy:
             rollout: number of the rollout in the run.
 
         Returns:
-            None if no episode ended, else arrays `[k]` in the order of steps and environments: the
-            steps, the environments, last observations `[k, obs_dim]`, sums of rewards, lengths.
+            None if no episode ended, else five arrays with a row for each of the k ended episodes, in
+            the order of steps, then of environments: step, environment, last observation
+            `[k, obs_dim]`, sum of rewards, length.
 
         Raises:
             ShapeError: an array is not C-contiguous, writeable and of that dtype and shape, or
@@ -783,7 +796,7 @@ class Iteration:
         seed: seed of the run.
         rollout: number of the rollout in the run.
         gamma: discount, in [0, 1].
-        lam: trace decay, in [0, 1].
+        lam: lambda of generalised advantage estimation, in [0, 1].
 
     Raises:
         ConfigError: `gamma` or `lam` is out of range.
@@ -801,21 +814,21 @@ class Iteration:
             exp_avg_sq: Adam's second moments.
             steps: number of Adam's steps so far, int64 `[1]`, updated in place, also if the call
                 fails.
-            order: row numbers, step by step and environment by environment, `[passes, n]`.
+            order: indices of rows, `[passes, rows]`; row t * n + i is step t of environment i.
             batch_size: rows of a minibatch; the last of a pass may have fewer.
             learning_rate: Adam's step size; its betas are 0.9 and 0.999.
             clip_eps: limit on how far the ratio of new to old probabilities may move from 1.
             vf_coef: weight of the value loss.
             ent_coef: weight of the entropy.
             max_grad_norm: largest norm of the gradient; None: no clipping.
-            clip_vloss: clip the change of values to `clip_eps`.
+            clip_vloss: clip the change of values to [-clip_eps, clip_eps].
             normalize_advantages: normalize the advantages of each minibatch.
             target_kl: the passes end at a minibatch whose KL estimate exceeds 1.5 times this value.
             adam_eps: Adam's epsilon.
 
         Returns:
             The dict of `OnPolicyEngine.ppo`, with `explained_variance` of the returns by the
-            values, and `seconds`, the duration of learning with the advantages.
+            values, and `seconds`, the time that the advantages and learning took.
 
         Raises:
             ShapeError: an array has another shape or dtype, or shares memory with another argument.
@@ -829,8 +842,8 @@ class Iteration:
 
         Args:
             parameters: the parameter vector, changed in place, like the moments.
-            first: RMSprop's means of squares (in TensorFlow's form they begin at 1), or Adam's
-                first moments.
+            first: RMSprop's running means of squared gradients (in TensorFlow's form they begin at
+                1), or Adam's first moments.
             second: Adam's second moments; without them the optimizer is RMSprop.
             steps: number of steps so far, int64 `[1]`, updated in place, also if the call fails.
             learning_rate: the step size.
@@ -838,13 +851,13 @@ class Iteration:
             ent_coef: weight of the entropy.
             max_grad_norm: largest norm of the gradient; None: no clipping.
             normalize_advantages: normalize the advantages over all rows.
-            alpha: decay of RMSprop's means.
+            alpha: decay of RMSprop's running means.
             eps: epsilon of RMSprop or Adam; Adam's betas are 0.9 and 0.999.
-            tf_like: put epsilon inside of RMSprop's root.
+            tf_like: put epsilon inside RMSprop's square root.
 
         Returns:
             The dict of `OnPolicyEngine.a2c`, with `explained_variance` of the returns by the
-            values, and `seconds`, the duration of learning with the advantages.
+            values, and `seconds`, the time that the advantages and learning took.
 
         Raises:
             ShapeError: an array has another shape or dtype, or shares memory with another argument.
@@ -854,7 +867,9 @@ class Iteration:
 
     @property
     def collected(self) -> bool:
-        """Whether the last call completed its rollout; an error after that came from learning."""
+        """Whether the last call completed its rollout. If it did, an error of that call came from
+        learning.
+        """
 
     def episodes(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.float64], NDArray[np.int64]] | None:
         """The ended episodes of the last call's rollout, in the form that `RolloutPolicy.collect`
@@ -889,7 +904,7 @@ class RunningStatsVec:
 
     def merge(self, other: RunningStatsVec) -> None:
         """Adds everything that was added to `other`. Raises ShapeError for another dimension, and
-        ConfigError if that makes more than 2**53 vectors.
+        ConfigError if the count would exceed 2**53.
         """
 
     @overload
@@ -951,12 +966,12 @@ class HindsightConfig:
     and a partly overwritten one from its oldest.
 
     Args:
-        compute_reward: `compute_reward(achieved_goal, desired_goal, info)` with the goals of the m
-            relabelled transitions, `[m, ...]`, the achieved ones of `next_obs`, and an empty dict;
-            returns the rewards, `[m]`, finite. The `compute_reward` of a Gymnasium-Robotics
-            environment has this form.
-        strategy: "future" (any transition from the relabelled one on), "final" (the episode's last)
-            or "episode" (any).
+        compute_reward: a function `compute_reward(achieved_goal, desired_goal, info)` of the m
+            relabelled transitions. It gets the `achieved_goal` of `next_obs` and the new goals,
+            `[m, ...]`, and an empty dict, and returns finite rewards, `[m]`. The `compute_reward` of
+            a Gymnasium-Robotics environment has this form.
+        strategy: the transition that the goal is from: "future" (any from the relabelled one on),
+            "final" (the episode's last) or "episode" (any).
         k: number of relabelled transitions per transition that is not relabelled: `ratio` is k / (k
             + 1).
         ratio: the probability itself, in [0, 1], instead of `k`.
@@ -995,9 +1010,10 @@ class ReplayBuffer:
         obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
         act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
         n_envs: number of environments whose transitions are pushed together.
-        seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+        seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
         sampler: the rule by which `sample` draws: "uniform" gives every transition the same
-            probability, "episode_balanced" every episode, and within it every transition.
+            probability, "episode_balanced" gives every episode the same one, and within it
+            every transition.
         obs_shape: shape of an observation.
         obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
         obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
@@ -1012,7 +1028,7 @@ class ReplayBuffer:
 
     Raises:
         ConfigError: a setting is out of range or contradicts another.
-        UnknownNameError: a keyword or dtype does not exist; names the nearest.
+        UnknownNameError: a keyword or dtype does not exist; the message has the nearest.
     """
 
     def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, *, n_envs: int=1, seed: int=0, sampler: Literal['uniform', 'episode_balanced']='uniform', obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
@@ -1020,9 +1036,9 @@ class ReplayBuffer:
 
     @classmethod
     def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, sampler: Literal['uniform', 'episode_balanced']='uniform', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> ReplayBuffer:
-        """Makes a buffer for the observations and actions of Gymnasium spaces. Discrete
-        actions are `(1,)` of the space's dtype. The other keywords are those of the
-        constructor that do not follow from the spaces.
+        """Makes a buffer for the observations and actions of Gymnasium spaces. A discrete
+        action has the shape `(1,)` and the space's dtype. The other keywords are those of
+        the constructor that do not follow from the spaces.
 
         Raises UnsupportedSpaceError for spaces whose elements are not arrays.
         """
@@ -1048,21 +1064,21 @@ class ReplayBuffer:
         Raises:
             ShapeError: an array has another shape, or the column cannot hold a number.
             NonFiniteError: a flag is NaN.
-            StorageError: for a buffer on disk: the disk refuses a segment, and memory has
+            StorageError: of a buffer on disk: a segment cannot be written, and memory has
                 no room for its rows.
         """
 
     def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
-        """Stores consecutive transitions of one environment, oldest first. Each array has a
-        leading axis `[n]`; the rest is as in `push`.
+        """Stores consecutive transitions of one environment (of several with `env_ids`), oldest
+        first. Each array has a leading axis `[n]`; the rest is as in `push`.
 
         Args:
-            env_ids: the environment of each row, `[n]`, the rows of one environment in time
-                order; without it all rows are of environment 0.
+            env_ids: index of the environment of each row, `[n]`; the rows of an environment
+                are in time order. Without it all rows are of environment 0.
 
         Raises:
-            ShapeError, StorageError: as in `push`; rows before a refused segment are
-                stored.
+            ShapeError, StorageError: as in `push`; rows before a segment that cannot be
+                written are stored.
         """
 
     def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, her: HindsightConfig | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
@@ -1070,14 +1086,14 @@ class ReplayBuffer:
 
         Args:
             batch_size: rows per batch, B.
-            seed: the same seed and contents give the same batch; without one the buffer continues
-                its own draws, which `state` saves.
-            n_batches: several batches in one call, equal to as many calls; every array then has a
-                leading axis `[n_batches]`. With a seed, batch i draws from
+            seed: the same seed and contents give the same batch; without a seed the buffer
+                continues its own draws, which `state` saves.
+            n_batches: several batches in one call, equal to those of as many calls; every array
+                then has a leading axis `[n_batches]`. With a seed, batch i draws from
                 `Stream(seed, "replay", i)`.
-            n_step: rewards become R = sum_{k<m} gamma^k r_{t+k} and `next_obs` and the flags those
-                of row t+m-1, with m = n_step, or less where the episode ends or the newest row is
-                reached; `discounts` is added. (Sutton & Barto 2018, equation 7.1.)
+            n_step: `rewards` become R = sum_{k<m} gamma^k r_{t+k}; `next_obs` and the flags become
+                those of row t+m-1; `discounts` is added. m is n_step, or less where the episode
+                ends or the newest row is reached (Sutton & Barto 2018, equation 7.1).
             gamma: discount per step, in [0, 1]; required with `n_step`.
             her: hindsight relabelling of dict observations; see `HindsightConfig`.
             out: a dict of arrays that an earlier call of the same sizes returned, or of CPU
@@ -1101,7 +1117,8 @@ class ReplayBuffer:
 
         Raises:
             StaleIndexError: a row was overwritten or never written.
-            CheckpointError: a row of a buffer on disk is damaged; names the file and byte.
+            CheckpointError: a row of a buffer on disk is damaged; the message has the file
+                and the byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -1110,8 +1127,8 @@ class ReplayBuffer:
         stays.
 
         Returns:
-            Number of skipped rows: they were overwritten in the meantime, or are padding
-            (2**64 - 1, which is -1 as int64).
+            Number of skipped indices: their rows were overwritten in the meantime, or they
+            mark padding (2**64 - 1, which is -1 as int64).
 
         Raises StaleIndexError if a row was never written, or was dropped by `load` or
         `restore`; nothing changes then.
@@ -1119,8 +1136,8 @@ class ReplayBuffer:
 
     def cut_episode(self, env: int=0) -> None:
         """Ends the running episode of environment `env` after its newest transition, whatever
-        its flags are: n-step windows and goals do not join it with later transitions. Call
-        this when an environment has crashed and was replaced.
+        its flags are: n-step windows and hindsight goals do not reach beyond it. Call this
+        when an environment has crashed and was replaced.
         """
 
     def clear(self) -> None:
@@ -1130,9 +1147,9 @@ class ReplayBuffer:
         """The complete state of the buffer, as a flat dict of arrays, integers and strings."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues from the result of `state`, in a buffer of the same columns, capacity and
-        number of environments (and alpha): with the same rows, indices, draws and
-        priorities.
+        """Continues from the result of `state`, with the same rows, indices, draws and
+        priorities. The buffer must have the same columns, capacity and number of
+        environments (and alpha).
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
         then.
@@ -1142,29 +1159,30 @@ class ReplayBuffer:
         """Saves the buffer as `name` in the folder `path`, which other saves and buffers may
         share.
 
-        Rows that a segment of the folder already contains are only listed, so a save costs
-        as much as the rows since the last one (after an `update`, the records of all rows,
-        without observations). Segments that no save lists are removed. After the call the
-        save survives a power failure; if the process is killed before, the earlier save of
-        that name stays.
+        Rows that a segment of the folder already contains are only listed. So a save writes
+        only the rows since the last one (after an `update`, the records of all rows, without
+        observations). Segments that no save lists are removed. After the call the save
+        survives a power failure; if the process is killed before its end, the earlier save
+        of that name stays.
 
         Returns:
             Number of bytes written for rows.
 
         Raises:
-            StorageError: the disk refuses, or another process is writing there.
+            StorageError: the files cannot be written, or another process is writing there.
             ConfigError: `name` has characters other than letters, digits, `_` and `-`, or
                 is `newest`.
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from a save of a buffer of the same columns and size (and alpha): with the
-        same rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the
-        name `newest` stands for the state that a reopened buffer starts from.
+        """Continues from a save, with the same rows, indices, draws and priorities. The saved
+        buffer must have the same columns and size (and alpha). In the folder of a
+        `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
+        starts from.
 
         Raises:
-            CheckpointError: a file is damaged (named, with the byte) or missing, or is from
-                a buffer of another layout. Nothing changes then.
+            CheckpointError: a file is damaged (the message has the file and the byte) or
+                missing, or is from a buffer of another layout. Nothing changes then.
         """
 
     def __len__(self) -> int:
@@ -1200,14 +1218,14 @@ class SequenceReplayBuffer:
         obs_dim: numbers per observation; or pass `obs_shape` or `obs_spaces`.
         act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
         n_envs: number of environments whose transitions are pushed together.
-        seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+        seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
         cross_episodes: windows may continue into the next episode of the same environment, where
             `is_first` is set; by default they do not.
         obs_shape: this and the other keywords are as for `ReplayBuffer`.
 
     Raises:
         ConfigError: a setting is out of range or contradicts another.
-        UnknownNameError: a keyword or dtype does not exist; names the nearest.
+        UnknownNameError: a keyword or dtype does not exist; the message has the nearest.
     """
 
     def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, *, n_envs: int=1, seed: int=0, cross_episodes: bool=False, obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> SequenceReplayBuffer:
@@ -1215,9 +1233,9 @@ class SequenceReplayBuffer:
 
     @classmethod
     def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, n_envs: int=1, seed: int=0, cross_episodes: bool=False, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> SequenceReplayBuffer:
-        """Makes a buffer for the observations and actions of Gymnasium spaces. Discrete
-        actions are `(1,)` of the space's dtype. The other keywords are those of the
-        constructor that do not follow from the spaces.
+        """Makes a buffer for the observations and actions of Gymnasium spaces. A discrete
+        action has the shape `(1,)` and the space's dtype. The other keywords are those of
+        the constructor that do not follow from the spaces.
 
         Raises UnsupportedSpaceError for spaces whose elements are not arrays.
         """
@@ -1243,21 +1261,21 @@ class SequenceReplayBuffer:
         Raises:
             ShapeError: an array has another shape, or the column cannot hold a number.
             NonFiniteError: a flag is NaN.
-            StorageError: for a buffer on disk: the disk refuses a segment, and memory has
+            StorageError: of a buffer on disk: a segment cannot be written, and memory has
                 no room for its rows.
         """
 
     def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
-        """Stores consecutive transitions of one environment, oldest first. Each array has a
-        leading axis `[n]`; the rest is as in `push`.
+        """Stores consecutive transitions of one environment (of several with `env_ids`), oldest
+        first. Each array has a leading axis `[n]`; the rest is as in `push`.
 
         Args:
-            env_ids: the environment of each row, `[n]`, the rows of one environment in time
-                order; without it all rows are of environment 0.
+            env_ids: index of the environment of each row, `[n]`; the rows of an environment
+                are in time order. Without it all rows are of environment 0.
 
         Raises:
-            ShapeError, StorageError: as in `push`; rows before a refused segment are
-                stored.
+            ShapeError, StorageError: as in `push`; rows before a segment that cannot be
+                written are stored.
         """
 
     def sample(self, batch_size: int, seq_len: int, seed: int | None=None, *, n_batches: int | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
@@ -1291,7 +1309,8 @@ class SequenceReplayBuffer:
 
         Raises:
             StaleIndexError: a row was overwritten or never written.
-            CheckpointError: a row of a buffer on disk is damaged; names the file and byte.
+            CheckpointError: a row of a buffer on disk is damaged; the message has the file
+                and the byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -1300,8 +1319,8 @@ class SequenceReplayBuffer:
         stays.
 
         Returns:
-            Number of skipped rows: they were overwritten in the meantime, or are padding
-            (2**64 - 1, which is -1 as int64).
+            Number of skipped indices: their rows were overwritten in the meantime, or they
+            mark padding (2**64 - 1, which is -1 as int64).
 
         Raises StaleIndexError if a row was never written, or was dropped by `load` or
         `restore`; nothing changes then.
@@ -1309,8 +1328,8 @@ class SequenceReplayBuffer:
 
     def cut_episode(self, env: int=0) -> None:
         """Ends the running episode of environment `env` after its newest transition, whatever
-        its flags are: n-step windows and goals do not join it with later transitions. Call
-        this when an environment has crashed and was replaced.
+        its flags are: n-step windows and hindsight goals do not reach beyond it. Call this
+        when an environment has crashed and was replaced.
         """
 
     def clear(self) -> None:
@@ -1320,9 +1339,9 @@ class SequenceReplayBuffer:
         """The complete state of the buffer, as a flat dict of arrays, integers and strings."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues from the result of `state`, in a buffer of the same columns, capacity and
-        number of environments (and alpha): with the same rows, indices, draws and
-        priorities.
+        """Continues from the result of `state`, with the same rows, indices, draws and
+        priorities. The buffer must have the same columns, capacity and number of
+        environments (and alpha).
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
         then.
@@ -1332,29 +1351,30 @@ class SequenceReplayBuffer:
         """Saves the buffer as `name` in the folder `path`, which other saves and buffers may
         share.
 
-        Rows that a segment of the folder already contains are only listed, so a save costs
-        as much as the rows since the last one (after an `update`, the records of all rows,
-        without observations). Segments that no save lists are removed. After the call the
-        save survives a power failure; if the process is killed before, the earlier save of
-        that name stays.
+        Rows that a segment of the folder already contains are only listed. So a save writes
+        only the rows since the last one (after an `update`, the records of all rows, without
+        observations). Segments that no save lists are removed. After the call the save
+        survives a power failure; if the process is killed before its end, the earlier save
+        of that name stays.
 
         Returns:
             Number of bytes written for rows.
 
         Raises:
-            StorageError: the disk refuses, or another process is writing there.
+            StorageError: the files cannot be written, or another process is writing there.
             ConfigError: `name` has characters other than letters, digits, `_` and `-`, or
                 is `newest`.
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from a save of a buffer of the same columns and size (and alpha): with the
-        same rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the
-        name `newest` stands for the state that a reopened buffer starts from.
+        """Continues from a save, with the same rows, indices, draws and priorities. The saved
+        buffer must have the same columns and size (and alpha). In the folder of a
+        `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
+        starts from.
 
         Raises:
-            CheckpointError: a file is damaged (named, with the byte) or missing, or is from
-                a buffer of another layout. Nothing changes then.
+            CheckpointError: a file is damaged (the message has the file and the byte) or
+                missing, or is from a buffer of another layout. Nothing changes then.
         """
 
     def __len__(self) -> int:
@@ -1388,10 +1408,11 @@ class MmapReplayBuffer:
     same columns and `n_envs` sealed there, also if its process was killed; with `reopen=False` such
     rows are an error.
 
-    Rows are sealed in segments of 1/256 of `total_capacity` or 1 MiB (at most a third of
-    `hot_capacity`). If the process dies, the `n_unsealed` newest rows are lost; `flush` seals them.
-    An observation is stored once, uint8 stays uint8 and frames of stacks are shared, as in
-    `ReplayBuffer`; from the same pushes and seed both sample the same rows.
+    Rows are sealed in segments of 1/256 of `total_capacity`. If that is less than 1 MiB, a segment
+    has 1 MiB, but at most a third of `hot_capacity`. If the process dies, the `n_unsealed` newest
+    rows are lost; `flush` seals them. An observation is stored once, uint8 stays uint8 and frames of
+    stacks are shared, as in `ReplayBuffer`. With the same pushes and seed both buffers sample the
+    same rows.
 
     Args:
         hot_capacity: smallest number of transitions in memory (2/256 of `total_capacity` if that is
@@ -1401,14 +1422,14 @@ class MmapReplayBuffer:
         act_dim: numbers per action, 1 for a discrete action; or pass `action_shape`.
         cold_path: the folder.
         n_envs: number of environments whose transitions are pushed together.
-        seed: without a seed of its own, the i-th batch draws from `Stream(seed, "replay", i)`.
+        seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
         reopen: take over rows that are in the folder.
         obs_shape: this and the other keywords are as for `ReplayBuffer`.
 
     Raises:
         ConfigError: a setting is out of range or contradicts another.
-        StorageError: the disk refuses, another buffer uses the folder, or the folder has rows and
-            `reopen` is False.
+        StorageError: the files cannot be read or written, another buffer uses the folder, or the
+            folder has rows and `reopen` is False.
         CheckpointError: the files are damaged (the file and byte are named) or have other columns.
     """
 
@@ -1436,21 +1457,21 @@ class MmapReplayBuffer:
         Raises:
             ShapeError: an array has another shape, or the column cannot hold a number.
             NonFiniteError: a flag is NaN.
-            StorageError: for a buffer on disk: the disk refuses a segment, and memory has
+            StorageError: of a buffer on disk: a segment cannot be written, and memory has
                 no room for its rows.
         """
 
     def push_batch(self, obs: ArrayLike | Mapping[str, ArrayLike], actions: ArrayLike, rewards: ArrayLike, terminated: ArrayLike, truncated: ArrayLike, next_obs: ArrayLike | Mapping[str, ArrayLike] | None=None, *, env_ids: ArrayLike | None=None, extra: dict[str, Any] | None=None) -> None:
-        """Stores consecutive transitions of one environment, oldest first. Each array has a
-        leading axis `[n]`; the rest is as in `push`.
+        """Stores consecutive transitions of one environment (of several with `env_ids`), oldest
+        first. Each array has a leading axis `[n]`; the rest is as in `push`.
 
         Args:
-            env_ids: the environment of each row, `[n]`, the rows of one environment in time
-                order; without it all rows are of environment 0.
+            env_ids: index of the environment of each row, `[n]`; the rows of an environment
+                are in time order. Without it all rows are of environment 0.
 
         Raises:
-            ShapeError, StorageError: as in `push`; rows before a refused segment are
-                stored.
+            ShapeError, StorageError: as in `push`; rows before a segment that cannot be
+                written are stored.
         """
 
     def sample(self, batch_size: int, seed: int | None=None, *, n_batches: int | None=None, n_step: int | None=None, gamma: float | None=None, out: dict[str, Any] | None=None) -> dict[str, Any]:
@@ -1459,7 +1480,7 @@ class MmapReplayBuffer:
 
         Raises:
             ConfigError: the buffer is empty or closed, or a setting is out of range.
-            CheckpointError: a row on disk is damaged; names the file and byte.
+            CheckpointError: a row on disk is damaged; the message has the file and the byte.
         """
 
     def gather(self, indices: ArrayLike, *, out: dict[str, Any] | None=None) -> dict[str, Any]:
@@ -1468,7 +1489,8 @@ class MmapReplayBuffer:
 
         Raises:
             StaleIndexError: a row was overwritten or never written.
-            CheckpointError: a row of a buffer on disk is damaged; names the file and byte.
+            CheckpointError: a row of a buffer on disk is damaged; the message has the file
+                and the byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -1476,11 +1498,11 @@ class MmapReplayBuffer:
         `indices` are their indices, `[n]`; the rest is as in `ReplayBuffer.update`.
 
         Segments never change: a new value of a sealed row would be lost when the row leaves memory,
-        so that is an error. Only rows pushed since the last segment was sealed can be updated. A
-        newest row that waits for its next observation counts in `n_unsealed` though it is sealed.
+        so that is an error. Only rows pushed since the last segment was sealed can be updated. The
+        newest row of an environment may be sealed although `n_unsealed` still counts it.
 
         Returns:
-            Number of skipped rows: they left the ring in the meantime, or are padding.
+            Number of skipped indices: their rows left the ring in the meantime, or they mark padding.
 
         Raises ConfigError if a row is sealed, StaleIndexError if a row was never written; nothing
         is written then.
@@ -1488,13 +1510,13 @@ class MmapReplayBuffer:
 
     def cut_episode(self, env: int=0) -> None:
         """Ends the running episode of environment `env` after its newest transition, whatever
-        its flags are: n-step windows and goals do not join it with later transitions. Call
-        this when an environment has crashed and was replaced.
+        its flags are: n-step windows and hindsight goals do not reach beyond it. Call this
+        when an environment has crashed and was replaced.
         """
 
     def flush(self) -> None:
         """Seals the rows that are only in memory, so that they survive the process. The newest row of
-        an environment stays unsealed until its next observation is known.
+        an environment counts as unsealed until its next observation is known.
         """
 
     def close(self, keep: bool=False) -> None:
@@ -1554,8 +1576,8 @@ class OfflineDatasetBuffer:
     others. A `next_obs` that equals the next row's `obs` is stored once.
 
     Args:
-        obs: `[n, ...]`, or flat, `[n * obs_dim]`, of any dtype of a column; float16 becomes
-            float32, uint32 and uint64 become int64.
+        obs: `[n, ...]`, or flat, `[n * obs_dim]`, of any dtype that a column can have; float16
+            becomes float32, uint32 and uint64 become int64.
         next_obs: the same as `obs`; at the end of an episode its last observation.
         actions: `[n, ...]`, `[n]` or flat, `[n * act_dim]`.
         rewards: `[n]`; its length is the number of rows.
@@ -1564,7 +1586,7 @@ class OfflineDatasetBuffer:
         normalize: standardise float observations by the dataset's mean and population standard
             deviation of each element (elements with a deviation below 1e-6 are only centred);
             `stats` returns both, `normalize` and `denormalize` convert other observations.
-        seed: without a seed of their own, batches draw from `Stream(seed, "replay", i)`.
+        seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
 
     Raises:
         ShapeError: the arrays do not fit together.
@@ -1597,14 +1619,14 @@ class OfflineDatasetBuffer:
         """
 
     def sample_trajectories(self, batch_size: int, seq_len: int, seed: int | None=None) -> dict[str, NDArray[Any]]:
-        """Draws parts of episodes, as the Decision Transformer trains on (Chen et al. 2021).
+        """Draws parts of episodes, on which a Decision Transformer trains (Chen et al. 2021).
 
         The first row of each part is uniform over the dataset. A part ends with its episode; its
         end is padded with zeros, where `mask` is False.
 
         Args:
             batch_size: number of parts, B.
-            seq_len: rows of each part with padding, L.
+            seq_len: rows of each part, padding included, L.
             seed: the same as for `sample`.
 
         Returns:
@@ -1621,7 +1643,7 @@ class OfflineDatasetBuffer:
         """Statistics of the dataset.
 
         Returns:
-            A dict: `n_transitions`, `n_episodes` (with an incomplete one at the end),
+            A dict: `n_transitions`, `n_episodes` (an incomplete last one included),
             `n_complete_episodes`, `obs_dim` and `act_dim` (numbers per row), `mean_return`,
             `std_return` (population), `min_return`, `max_return` (undiscounted),
             `mean_episode_length`, and for float observations `obs_mean` and `obs_std` (population),
@@ -1629,11 +1651,11 @@ class OfflineDatasetBuffer:
         """
 
     def n_episodes(self) -> int:
-        """Number of episodes, with an incomplete one at the end."""
+        """Number of episodes, an incomplete last one included."""
 
     def normalize(self, obs: ArrayLike) -> NDArray[Any]:
-        """(obs - mean) / std with the dataset's mean and std, for other observations, `[..., *obs]`,
-        in their precision. Elements with a std below 1e-6 are only centred.
+        """(obs - mean) / std with the dataset's mean and std, for other observations, `[..., *obs]`:
+        float32 if they are float32, else float64. Elements with a std below 1e-6 are only centred.
 
         Raises ConfigError for a dataset without float observations.
         """
@@ -1651,12 +1673,12 @@ class OfflineDatasetBuffer:
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from a save of a dataset of the same columns and number of rows, both with
-        `normalize` or both without: with the same rows, moments and draws.
+        """Continues from a save, with the same rows, moments and draws. The saved dataset must have the
+        same columns, number of rows and `normalize`.
 
         Raises:
-            CheckpointError: a file is damaged (named, with the byte) or missing, or has another
-                layout. Nothing changes then.
+            CheckpointError: a file is damaged (the message has the file and the byte) or missing, or
+                has another layout. Nothing changes then.
         """
 
     @property
@@ -1670,8 +1692,8 @@ class OfflineDatasetBuffer:
 class PrioritizedReplayBuffer:
     """A ring of transitions, sampled with probability proportional to priority^alpha.
 
-    Slot i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1). Its weight is (N
-    P(i))^-beta divided by the largest weight of any transition in the buffer (Schaul et al. 2016,
+    Of N rows, row i is drawn with P(i) = p_i / sum of p, p_i = priority^alpha (0^0 = 1). Its weight
+    is (N P(i))^-beta divided by the largest weight of any row in the buffer (Schaul et al. 2016,
     equation 1 and section 3.4). A batch is stratified: one draw in each of B equal parts of the sum
     (appendix B.2.1). Storage, columns and thread safety are those of `ReplayBuffer`.
 
@@ -1688,7 +1710,7 @@ class PrioritizedReplayBuffer:
 
     Raises:
         ConfigError: a setting is out of range or contradicts another.
-        UnknownNameError: a keyword or dtype does not exist; names the nearest.
+        UnknownNameError: a keyword or dtype does not exist; the message has the nearest.
     """
 
     def __new__(cls, capacity: int, obs_dim: int | None=None, act_dim: int | None=None, alpha: float=0.6, beta: float=0.4, *, n_envs: int=1, seed: int=0, stratified: bool=True, obs_shape: tuple[int, ...] | None=None, obs_dtype: DTypeLike='float32', obs_spaces: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None, action_shape: tuple[int, ...] | None=None, action_dtype: DTypeLike='float32', reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> PrioritizedReplayBuffer:
@@ -1696,9 +1718,9 @@ class PrioritizedReplayBuffer:
 
     @classmethod
     def from_spaces(cls, observation_space: Any, action_space: Any, capacity: int, *, alpha: float=0.6, beta: float=0.4, n_envs: int=1, seed: int=0, stratified: bool=True, reward_dtype: DTypeLike='float32', frame_stack: tuple[int, str] | Mapping[str, tuple[int, str]] | None=None, extra_columns: Mapping[str, tuple[DTypeLike, tuple[int, ...]]] | None=None) -> PrioritizedReplayBuffer:
-        """Makes a buffer for the observations and actions of Gymnasium spaces. Discrete
-        actions are `(1,)` of the space's dtype. The other keywords are those of the
-        constructor that do not follow from the spaces.
+        """Makes a buffer for the observations and actions of Gymnasium spaces. A discrete
+        action has the shape `(1,)` and the space's dtype. The other keywords are those of
+        the constructor that do not follow from the spaces.
 
         Raises UnsupportedSpaceError for spaces whose elements are not arrays.
         """
@@ -1720,7 +1742,7 @@ class PrioritizedReplayBuffer:
 
         Returns:
             The dict of `ReplayBuffer.sample` with `weights`, float32 `[B]`, in [0, 1]: 0 only where
-            float32 has no smaller number.
+            the weight is too small for float32.
 
         Raises:
             ConfigError: the buffer is empty, or a setting is out of range.
@@ -1733,7 +1755,8 @@ class PrioritizedReplayBuffer:
 
         Raises:
             StaleIndexError: a row was overwritten or never written.
-            CheckpointError: a row of a buffer on disk is damaged; names the file and byte.
+            CheckpointError: a row of a buffer on disk is damaged; the message has the file
+                and the byte.
         """
 
     def update(self, column: str, indices: ArrayLike, values: ArrayLike) -> int:
@@ -1742,8 +1765,8 @@ class PrioritizedReplayBuffer:
         stays.
 
         Returns:
-            Number of skipped rows: they were overwritten in the meantime, or are padding
-            (2**64 - 1, which is -1 as int64).
+            Number of skipped indices: their rows were overwritten in the meantime, or they
+            mark padding (2**64 - 1, which is -1 as int64).
 
         Raises StaleIndexError if a row was never written, or was dropped by `load` or
         `restore`; nothing changes then.
@@ -1754,7 +1777,8 @@ class PrioritizedReplayBuffer:
         TD errors plus a small constant. If an index occurs twice, its last priority stays.
 
         Returns:
-            Number of skipped rows: they were overwritten in the meantime, or are padding.
+            Number of skipped indices: their rows were overwritten in the meantime, or they mark
+            padding.
 
         Raises, with nothing changed:
             ConfigError: a priority is negative or above 1e100.
@@ -1776,8 +1800,8 @@ class PrioritizedReplayBuffer:
 
     def cut_episode(self, env: int=0) -> None:
         """Ends the running episode of environment `env` after its newest transition, whatever
-        its flags are: n-step windows and goals do not join it with later transitions. Call
-        this when an environment has crashed and was replaced.
+        its flags are: n-step windows and hindsight goals do not reach beyond it. Call this
+        when an environment has crashed and was replaced.
         """
 
     def clear(self) -> None:
@@ -1787,9 +1811,9 @@ class PrioritizedReplayBuffer:
         """The complete state of the buffer, as a flat dict of arrays, integers and strings."""
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continues from the result of `state`, in a buffer of the same columns, capacity and
-        number of environments (and alpha): with the same rows, indices, draws and
-        priorities.
+        """Continues from the result of `state`, with the same rows, indices, draws and
+        priorities. The buffer must have the same columns, capacity and number of
+        environments (and alpha).
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
         then.
@@ -1799,29 +1823,30 @@ class PrioritizedReplayBuffer:
         """Saves the buffer as `name` in the folder `path`, which other saves and buffers may
         share.
 
-        Rows that a segment of the folder already contains are only listed, so a save costs
-        as much as the rows since the last one (after an `update`, the records of all rows,
-        without observations). Segments that no save lists are removed. After the call the
-        save survives a power failure; if the process is killed before, the earlier save of
-        that name stays.
+        Rows that a segment of the folder already contains are only listed. So a save writes
+        only the rows since the last one (after an `update`, the records of all rows, without
+        observations). Segments that no save lists are removed. After the call the save
+        survives a power failure; if the process is killed before its end, the earlier save
+        of that name stays.
 
         Returns:
             Number of bytes written for rows.
 
         Raises:
-            StorageError: the disk refuses, or another process is writing there.
+            StorageError: the files cannot be written, or another process is writing there.
             ConfigError: `name` has characters other than letters, digits, `_` and `-`, or
                 is `newest`.
         """
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
-        """Continues from a save of a buffer of the same columns and size (and alpha): with the
-        same rows, indices, draws and priorities. In the folder of a `MmapReplayBuffer` the
-        name `newest` stands for the state that a reopened buffer starts from.
+        """Continues from a save, with the same rows, indices, draws and priorities. The saved
+        buffer must have the same columns and size (and alpha). In the folder of a
+        `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
+        starts from.
 
         Raises:
-            CheckpointError: a file is damaged (named, with the byte) or missing, or is from
-                a buffer of another layout. Nothing changes then.
+            CheckpointError: a file is damaged (the message has the file and the byte) or
+                missing, or is from a buffer of another layout. Nothing changes then.
         """
 
     @property
@@ -1853,12 +1878,12 @@ class PrioritizedReplayBuffer:
 class Stream:
     """A random stream keyed by (seed, name, index), with a position that can be saved.
 
-    The draws depend on the key and the position only, so a new stream never shifts another one.
+    The draws depend on the key and the position only, so a new stream never changes the draws of another one.
 
     Args:
         seed: seed of the run, 0 to 2**64 - 1.
         name: the purpose of the stream, such as "env".
-        index: number among several streams of that name, such as the number of an environment.
+        index: tells streams of the same name apart, such as the index of an environment.
 
     Raises:
         ConfigError: seed or index is not an integer in range.
@@ -1870,35 +1895,37 @@ class Stream:
     def uniform(self, n: int) -> NDArray[np.float64]:
         """`n` uniform numbers in [0, 1) with 53 random bits each, float64 `[n]`.
 
-        Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
+        Each advances the position by 2. Raises ConfigError unless 0 <= n <= 2**28.
         """
 
     def normal(self, n: int) -> NDArray[np.float64]:
         """`n` standard normal numbers, float64 `[n]`, by the cosine branch of Box and Muller: sqrt(-2
         ln(1 - u)) cos(2 pi v), where u and v are the next two uniform numbers.
 
-        Each advances the position by 4. Raises ConfigError if `n` is not in 0..2**28.
+        Each advances the position by 4. Raises ConfigError unless 0 <= n <= 2**28.
         """
 
     def standard_normal(self, n: int) -> NDArray[np.float32]:
-        """`n` standard normal numbers, float32 `[n]`, by another mapping than `normal`'s. It is four
-        times as fast and gives the same numbers on every platform: Wichura's AS 241 of uniform
-        numbers of 52 bits, rounded from float64.
+        """`n` standard normal numbers, float32 `[n]`, by a mapping four times as fast as `normal`'s.
 
-        Each advances the position by 2. Raises ConfigError if `n` is not in 0..2**28.
+        The mapping is Wichura's AS 241: of uniform numbers of 52 bits, in float64, then rounded. It
+        gives the same numbers on every platform.
+
+        Each advances the position by 2. Raises ConfigError unless 0 <= n <= 2**28.
         """
 
     def permutation(self, n: int) -> NDArray[np.int64]:
         """A uniformly random permutation of 0, ..., n - 1 (Fisher and Yates), int64 `[n]`.
 
-        Raises ConfigError if `n` is not in 0..2**28.
+        Raises ConfigError unless 0 <= n <= 2**28.
         """
 
     def orthogonal(self, rows: int, columns: int) -> NDArray[np.float64]:
-        """A random orthogonal matrix, float64 `[rows, columns]`. Its rows, or its columns if these are
-        fewer, are orthogonal and of length 1, and all such matrices are equally likely (Saxe et al.
-        2014). Computed by Gram and Schmidt's method from standard normal numbers in fixed order:
-        the same on every platform.
+        """A random orthogonal matrix, float64 `[rows, columns]`.
+
+        Its rows, or its columns if they are fewer, are orthogonal and have length 1. All such matrices
+        are equally likely (Saxe et al. 2014). Gram and Schmidt's method computes the matrix from
+        standard normal numbers in a fixed order, so it is the same on every platform.
 
         Each of the `rows * columns` numbers advances the position by 2. Raises ConfigError for more
         than 2**28 of them.
@@ -1987,7 +2014,7 @@ class SingleEnv(NativeEnv):
         seed: episode starts are drawn from `Stream(seed, "env", 0)`.
 
     Raises:
-        UnknownNameError: `env_id` is not native; names the nearest.
+        UnknownNameError: `env_id` is not native; the message has the nearest id.
         ConfigError: the seed is out of range.
     """
 
@@ -1998,7 +2025,7 @@ class SingleEnv(NativeEnv):
         """Starts an episode; returns its first observation, float32 `[obs_dim]`.
 
         Args:
-            seed: start over as a new environment with this seed; None continues the draws.
+            seed: start over as a new environment with this seed; None: draw the next episode start.
 
         Raises ConfigError for a seed out of range.
         """
@@ -2025,7 +2052,7 @@ class SingleEnv(NativeEnv):
 
     def set_state(self, state: ArrayLike, elapsed: int | None=None) -> None:
         """Replaces the state by finite numbers `[state_dim]` and, unless `elapsed` is None, the number
-        of steps taken in the episode, which is below `max_episode_steps`. Starts an episode if none
+        of steps taken in the episode (below `max_episode_steps`). Starts an episode if none
         is running.
 
         Raises ShapeError, NonFiniteError or ConfigError for arguments that do not fit; nothing
@@ -2115,13 +2142,13 @@ class VecEnv(NativeEnv):
         seeds: explicit integers, `[n]`, instead of `seed`: environment i draws from
             `Stream(seeds[i], "env", 0)`, at any position in the batch.
         shard: number of environments that step together on one thread; never changes a result.
-        parallel_from: number of environments from which threads share them; never changes a result.
+        parallel_from: smallest `n` for which threads share the environments; never changes a result.
         precision: "f64" steps as Gymnasium does; "f32" stores and steps the state in float32, 1.3
             to 2.5 times as fast at 2,048 environments. The deviation is stated and tested for each
             environment.
 
     Raises:
-        UnknownNameError: `env_id` is not native; names the nearest.
+        UnknownNameError: `env_id` is not native; the message has the nearest id.
         ConfigError: `n`, a seed or `shard` is out of range, `seeds` is passed with a `seed` other
             than 0, or `env_id` has no kernel of that precision.
         ShapeError: the length of `seeds` is not `n`.
@@ -2147,10 +2174,11 @@ class VecEnv(NativeEnv):
                 action_dim is 1); the environment clips them to the bounds.
 
         Returns:
-            A dict of new arrays: `obs` float32 `[n, obs_dim]`, the next episode's first where one
-            ended; `rewards` float64 `[n]`; `terminated` and `truncated` bool `[n]`; `final_obs`
-            float32 `[n, obs_dim]`, the observation that each step reached: the ended episode's last
-            where one ended, elsewhere `obs`; `final_mask` bool `[n]`, where an episode ended.
+            A dict of new arrays: `obs` float32 `[n, obs_dim]`, the first observation of the next
+            episode where one ended; `rewards` float64 `[n]`; `terminated` and `truncated` bool
+            `[n]`; `final_obs` float32 `[n, obs_dim]`, the observation that each step reached: the
+            last one of the episode where one ended, elsewhere `obs`; `final_mask` bool `[n]`, True
+            where an episode ended.
 
         Raises:
             ShapeError: the number or dtype of actions is wrong.
@@ -2159,7 +2187,7 @@ class VecEnv(NativeEnv):
         """
 
     def step_into(self, actions: ArrayLike, obs: NDArray[np.float32], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
-        """Steps every environment once and writes into the caller's arrays; allocates nothing else.
+        """Steps every environment once and writes the results into the caller's arrays.
 
         Args:
             actions: the same as for `step_all`; int64 or float32 C-contiguous arrays are not
@@ -2170,8 +2198,9 @@ class VecEnv(NativeEnv):
             truncated: bool `[n]`.
 
         Returns:
-            None if no episode ended, else `(indices, final_obs)`: the environments, int64 `[k]`
-            ascending, and the last observations of their ended episodes, float32 `[k, obs_dim]`.
+            None if no episode ended, else `(indices, final_obs)`: the indices of the environments,
+            int64 `[k]`, ascending, and the last observations of their ended episodes, float32
+            `[k, obs_dim]`.
 
         Raises:
             ShapeError: an output is not C-contiguous, writeable and of that dtype and shape, or
@@ -2379,7 +2408,7 @@ def compute_group_advantages(rewards: NDArray[_Float], *, scale: Literal['group'
         rewards: one per completion, `[G]`, finite.
         scale: "group" divides by the standard deviation; "none" does not (Dr. GRPO, Liu et al.
             2025); "batch" is "group", since one group is the batch.
-        ddof: the standard deviation divides by G - ddof; 0 or more.
+        ddof: the divisor of the variance is G - ddof; 0 or more.
         eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
 
     Returns:
@@ -2408,7 +2437,7 @@ def compute_batch_group_advantages(rewards: NDArray[_Float], group_size: int | N
         rewards: group after group, `[n_groups * group_size]` or `[n_groups, group_size]`, finite.
         group_size: completions per group; may be omitted if rewards is `[n_groups, group_size]`.
         scale: "group", "batch" or "none".
-        ddof: a standard deviation over n rewards divides by n - ddof; 0 or more.
+        ddof: the divisor of the variance of n rewards is n - ddof; 0 or more.
         eps: added to the standard deviation; 0 or more; unused if `scale` is "none".
 
     Returns:
@@ -2534,7 +2563,7 @@ def compute_batch_token_kl_schulman(log_p: ArrayLike, log_q: ArrayLike, seq_len:
     ...
 
 def pack_sequences(lengths: ArrayLike, max_len: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]:
-    """Assigns sequences to rows of `max_len` tokens, first-fit-decreasing (Johnson 1974).
+    """Assigns sequences to rows of `max_len` tokens by first-fit decreasing (Johnson 1974).
 
     Takes the longest sequence first, and sequences of equal length in their original order. Each
     one goes into the first row that has room. This needs at most 11/9 of the fewest possible rows,
@@ -2545,9 +2574,9 @@ def pack_sequences(lengths: ArrayLike, max_len: int) -> tuple[NDArray[np.int64],
         max_len: tokens of a row, at least 1.
 
     Returns:
-        (packed, masks, positions), each `[n_bins, max_len]`: packed int64 is the index into lengths
-        of the token's sequence, or -1 for padding; masks bool is True where there is a token;
-        positions int64 counts from 0 within each sequence, and is 0 for padding.
+        (packed, masks, positions), each `[n_bins, max_len]`: packed (int64) has the index in lengths
+        of the token's sequence, or -1 for padding; masks (bool) is True where there is a token;
+        positions (int64) counts from 0 within each sequence, and is 0 for padding.
 
     Raises:
         ShapeError: lengths is not `[n]` or not of integers.
@@ -2575,9 +2604,9 @@ def pack_tokens(sequences: Iterable[ArrayLike], max_len: int, *, pad_token_id: i
     Returns:
         A dict with `packed`, `masks`, `positions` of `pack_sequences`, and
         tokens: int64 `[n_bins, max_len]`;
-        cu_seqlens: int32 `[n + 1]`, where each sequence begins in `tokens[masks]`, the rows without
-            padding, and last the number of tokens, in the form that variable-length attention
-            kernels take;
+        cu_seqlens: int32 `[n + 1]`, the positions at which the sequences begin in `tokens[masks]`
+            (the rows without padding), and as last entry the number of tokens: the form that
+            variable-length attention kernels take;
         order: int64 `[n]`, the index of the sequence between cu_seqlens[i] and cu_seqlens[i + 1].
 
     Raises:
@@ -2674,7 +2703,7 @@ class DPOPair:
 def compute_lambda_returns(rewards: NDArray[np.float32], next_values: NDArray[np.float32], gamma: float=0.99, lam: float=0.95, *, dones: ArrayLike | None=None, terminated: ArrayLike | None=None, truncated: ArrayLike | None=None) -> NDArray[np.float32]:
     """lambda-returns G_t = r_t + gamma ((1 - lam) V(s_{t+1}) + lam G_{t+1}).
 
-    After termination both values are 0. After truncation and after the last step G_{t+1} is
+    After termination V(s_{t+1}) and G_{t+1} are 0. After truncation and after the last step G_{t+1} is
     V(s_{t+1}). The result equals GAE's advantages plus V(s_t) where V(s_{t+1}) is the next step's
     value. Sources: Sutton and Barto 2018, eq. 12.3; the recursion is eq. 6 of Hafner et al. 2020
     (Dreamer). A NaN makes the return of its step NaN, and the returns of earlier steps of the same
@@ -2695,7 +2724,7 @@ def compute_lambda_returns(rewards: NDArray[np.float32], next_values: NDArray[np
 
     Raises:
         ShapeError: an array has another shape or is not numeric.
-        ConfigError: n or gamma is out of range, or arguments contradict each other.
+        ConfigError: gamma or lam is out of range, or arguments contradict each other.
     """
 
 @overload
@@ -2758,7 +2787,8 @@ def compute_vtrace(log_rhos: NDArray[np.float32], rewards: NDArray[np.float32], 
     clipped spreads infinities or NaN in the same way.
 
     Args:
-        log_rhos: log of target over behaviour probability of the actions, `[T]` or `[T, N]`.
+        log_rhos: log of the ratio of target to behaviour probability of the actions, `[T]` or
+            `[T, N]`.
         rewards: r_t, `[T]` or `[T, N]`.
         values: V(s_t), likewise.
         dones: episode ends after step t, likewise, bool or numbers.
@@ -2802,17 +2832,20 @@ def explained_variance(values: ArrayLike, returns: ArrayLike) -> float:
     """
 
 def native_env_ids() -> list[str]:
-    """Ids of the native environments, in alphabetical order; each equals Gymnasium's step by step."""
+    """Ids of the native environments, in alphabetical order.
+
+    Each environment equals Gymnasium's environment of that id, step by step.
+    """
 
 def prune_replay(path: str | PathLike[str], keep: list[str]) -> int:
-    """Removes every save of the folder `path` except those named in `keep`, and the segments that none
-    of these lists; returns the number of removed segments.
+    """Removes every save of the folder `path` except those named in `keep`, and the segments that no
+    kept save lists; returns the number of removed segments.
 
     The rows that a `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
 
     Raises:
-        StorageError: the folder does not exist, the disk refuses, or another process is writing
-            there.
+        StorageError: the folder does not exist, its files cannot be removed, or another process is
+            writing there.
         CheckpointError: a save named in `keep` does not exist or cannot be read; nothing is removed
             then.
     """
@@ -2822,7 +2855,7 @@ def num_threads() -> int:
 
 def set_num_threads(n: int | None=None) -> None:
     """Sets how many threads of this process share long work of rlox: large batches of environments,
-    large batches from buffers, long arrays. No result depends on it.
+    large batches from buffers, long arrays. No result depends on this number.
 
     Before the first call the setting is the environment variable `RLOX_THREADS` (or
     `RAYON_NUM_THREADS`) if that is a number from 1 to 1024, else the number of CPUs that the
@@ -2835,8 +2868,8 @@ def set_num_threads(n: int | None=None) -> None:
     """
 
 def stream_seed(seed: int, name: str, index: int=0) -> int:
-    """A 63-bit integer that seeds another generator, such as a `torch.Generator`, by the same scheme:
-    the first draw of `Stream(seed, name, index)` without its lowest bit.
+    """A 63-bit integer to seed another generator, such as a `torch.Generator`: the first `next_u64()`
+    of `Stream(seed, name, index)` without its lowest bit.
 
     Raises:
         ConfigError: seed or index is not an integer in 0..2**64.
