@@ -211,7 +211,7 @@ def main() -> None:
         print(json.dumps(run(Path(folder), args.steps)))
         return
     python = args.trl_python or (install_venv("trl", *TRL_PACKAGES) if args.install_trl else None)
-    from rlox_cli.provenance import cpu_model
+    from rlox_cli.runs.provenance import cpu_model
 
     print(f"{cpu_model()}; {PROMPTS} prompts of {GROUP_SIZE} completions, {NEW_TOKENS} tokens")
     compare(python, args.models, args.repeats)

@@ -143,7 +143,7 @@ def main() -> None:
     python = args.d3rlpy_python or (
         install_venv("d3rlpy", f"d3rlpy=={D3RLPY}") if args.install_d3rlpy else None
     )
-    from rlox_cli.provenance import cpu_model
+    from rlox_cli.runs.provenance import cpu_model
 
     print(
         f"{cpu_model()}; rows of {OBS_DIM} numbers, actions of {ACT_DIM}, networks {WIDTHS}, batches {BATCH}"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from harness.machine import describe_commit, utc_now
 
-from rlox_cli.provenance import cpu_model
+from rlox_cli.runs.provenance import cpu_model
 
 SYSTEMS = ("rlox", "native", "sb3")
 PARTS = ("total", "collect", "update", "evaluate")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rlox.errors import ConfigError, StorageError
 from rlox_cli import commands
-from rlox_cli.command import Alias, Call, Command
-from rlox_cli.output import NonFailingStream, non_failing_output
+from rlox_cli.shell.command import Alias, Call, Command
+from rlox_cli.shell.output import NonFailingStream, non_failing_output
 
 USAGE = """\
 usage: rlox COMMAND [key=value ...]
@@ -93,7 +93,7 @@ def _dispatch(args: list[str]) -> int:
         return _report_unknown_command(args[0])
     command, alias = command_and_alias
     if {"-h", "--help"} & set(args[1:]):
-        from rlox_cli.help import command_help
+        from rlox_cli.shell.help import command_help
 
         print(command_help(command, args[1:], alias))
         return 0
@@ -121,8 +121,8 @@ def _report_unknown_command(name: str) -> int:
 
 
 def _run_command(command: Command, arguments: list[str], alias: Alias | None) -> int:
-    from rlox_cli.exit_codes import exit_code
-    from rlox_cli.signals import SignalInterrupt, Signals
+    from rlox_cli.runs.signals import SignalInterrupt, Signals
+    from rlox_cli.shell.exit_codes import exit_code
 
     name = alias.name if alias else command.name
     shows_full_trace = os.environ.get("HYDRA_FULL_ERROR") == "1"
@@ -138,7 +138,7 @@ def _run_command(command: Command, arguments: list[str], alias: Alias | None) ->
     except SystemExit as exit_request:  # from Hydra after --hydra-help etc., and from a sweep with failures
         return exit_request.code if isinstance(exit_request.code, int) else int(exit_request.code is not None)
     except Exception as error:
-        from rlox_cli.messages import describe, shorten, strip_frames
+        from rlox_cli.shell.messages import describe, shorten, strip_frames
 
         if shows_full_trace:
             traceback.print_exc()
@@ -166,7 +166,7 @@ def _require_threads() -> None:
 
 
 def _print_version() -> int:
-    from rlox_cli.requirements import own_version
+    from rlox_cli.health.requirements import own_version
 
     print(f"rlox {own_version()}")
     return 0

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from harness.peers import PACKAGES
-from rlox_cli.provenance import GIT_VARIABLES, cpu_model
+from rlox_cli.runs.provenance import GIT_VARIABLES, cpu_model
 
 ROOT = Path(__file__).resolve().parents[2]
 

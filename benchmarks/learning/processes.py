@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 
-from rlox_cli.provenance import git_state
+from rlox_cli.runs.provenance import git_state
 
 # `-P` keeps the working directory off the path. So a clone uses the installed rlox, and not its sources,
 # which have no compiled part.

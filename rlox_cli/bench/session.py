@@ -19,9 +19,9 @@ from rlox_cli.bench import process, table
 from rlox_cli.bench.config import BenchConfig
 from rlox_cli.bench.gate import NOISY, SLOWER, UNPROVEN, BaselineVerdict, comparable_counts, judge
 from rlox_cli.bench.record import Baseline, BenchRecord, read_baseline
-from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.provenance import git_state
-from rlox_cli.signals import SignalInterrupt
+from rlox_cli.runs.provenance import git_state
+from rlox_cli.runs.signals import SignalInterrupt
+from rlox_cli.shell.exit_codes import FAILED, OK
 
 REMEASURE_FACTOR = 2  # times as many rounds in the second measurement
 CHECKOUT_FILE = "Cargo.toml"  # beside rlox_cli in a checkout; without it, a commit is another project's

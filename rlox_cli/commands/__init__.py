@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from rlox_cli.command import Command
+from rlox_cli.shell.command import Command
 
 
 def names() -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rlox_cli.bench.config import SUITES, BenchConfig, bench_config
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.schema import Group, Schema
+from rlox_cli.config.schema import Group, Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -17,14 +17,14 @@ SCHEMA = Schema("bench", BenchConfig, primary="bench", groups=(Group("suite", SU
 
 def check(composed: DictConfig) -> BenchConfig:
     """Return the validated configuration of one measurement."""
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     return bench_config(validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
     from rlox_cli.bench.session import run_bench
+    from rlox_cli.config import compose
 
     codes: list[int] = []
     compose.run(call, lambda composed: codes.append(run_bench(check(composed))))

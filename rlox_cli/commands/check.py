@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from rlox.configs import EnvConfig
 from rlox.configs.params import param
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.run_schema import ENV, single_env_rewriter
-from rlox_cli.schema import Schema
+from rlox_cli.config.run_schema import ENV, single_env_rewriter
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -37,7 +37,7 @@ def check(composed: DictConfig) -> CheckConfig:
     """Return the validated configuration of one check."""
     from rlox.configs import make
     from rlox.envs.engines.factories import require_env
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     config = make(CheckConfig, validate.checked_data(composed, SCHEMA))
     require_env(config.env)
@@ -45,8 +45,8 @@ def check(composed: DictConfig) -> CheckConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
-    from rlox_cli.checking import check_environment
+    from rlox_cli.config import compose
+    from rlox_cli.health.env_check import check_environment
 
     flags, arguments = compose.split_flags(call.args, call.command)
     args = [*flags, *(f"env={a}" if "=" not in a and a[:1] not in "~+" else a for a in arguments)]

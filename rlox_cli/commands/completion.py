@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.schema import Schema
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -35,7 +35,7 @@ SCHEMA = Schema("completion", CompletionConfig, primary="completion")
 def check(composed: DictConfig) -> CompletionConfig:
     """Return the validated configuration."""
     from rlox.configs import make
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     return make(CompletionConfig, validate.checked_data(composed, SCHEMA))
 
@@ -45,7 +45,7 @@ def _run(call: Call) -> int:
         case [shell, words] if shell in SHELLS and words.startswith(WORDS_PREFIX):
             # runs at each TAB, for which Hydra would take too long
             return _print_completion(CompletionConfig(shell, words.removeprefix(WORDS_PREFIX)))
-    from rlox_cli import compose
+    from rlox_cli.config import compose
 
     flags, arguments = compose.split_flags(call.args, call.command)
     positional = [argument for argument in arguments if "=" not in argument and argument[:1] not in "~+"][:1]
@@ -58,11 +58,11 @@ def _run(call: Call) -> int:
 
 def _print_completion(config: CompletionConfig) -> int:
     if config.words is not None:
-        from rlox_cli.suggestions import suggest
+        from rlox_cli.shell.completion import suggest
 
         print("\n".join(suggest(config.words.removesuffix("\n").split("\n"))))
         return OK
-    from rlox_cli.shells import SCRIPTS
+    from rlox_cli.shell.completion_scripts import SCRIPTS
 
     print(SCRIPTS[config.shell], end="")
     return OK

@@ -10,10 +10,10 @@ from rlox.configs import EnvConfig
 from rlox.configs.offline import FORMATS, UNUSED_ENV_FIELDS
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.run_schema import ENV, single_env_rewriter
-from rlox_cli.schema import Schema
+from rlox_cli.config.run_schema import ENV, single_env_rewriter
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -73,7 +73,7 @@ CONVERT_KEYS = {"to", "format", "time_limit"}
 def check(composed: DictConfig) -> DatasetConfig:
     """Return the validated configuration of one call."""
     from rlox.configs import make
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     config = make(DatasetConfig, validate.checked_data(composed, SCHEMA))
     if config.path is None:
@@ -124,9 +124,9 @@ def _require_allowed(values: Mapping[str, str], allowed_keys: Collection[str], c
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
-    from rlox_cli.datasets import run_dataset_command
-    from rlox_cli.verbatim import quote_existing_path
+    from rlox_cli.config import compose
+    from rlox_cli.config.verbatim import quote_existing_path
+    from rlox_cli.runs.datasets import run_dataset_command
 
     flags, arguments = compose.split_flags(call.args, call.command)
     positional_keys, args = list(POSITIONAL_KEYS), [*flags]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.schema import Schema
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -27,17 +27,17 @@ SCHEMA = Schema("doctor", DoctorConfig, primary="doctor")
 def check(composed: DictConfig) -> DoctorConfig:
     """Return the validated configuration of one examination."""
     from rlox.configs import make
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     return make(DoctorConfig, validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
-    from rlox_cli.diagnosis import examine
+    from rlox_cli.health.doctor import examine
 
     broken_counts: list[int] = []
     try:
-        from rlox_cli import compose
+        from rlox_cli.config import compose
     except ImportError:  # Hydra itself is broken, which `examine` reports
         return FAILED if examine(DoctorConfig().run_root) else OK
     compose.run(call, lambda composed: broken_counts.append(examine(check(composed).run_root)))

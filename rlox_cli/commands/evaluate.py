@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import ENVIRONMENT, FAILED, NON_FINITE, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.schema import Schema
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import ENVIRONMENT, FAILED, NON_FINITE, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -117,7 +117,7 @@ SCHEMA = Schema("evaluate", EvaluateConfig, primary="evaluate")
 def check(composed: DictConfig) -> EvaluateConfig:
     """Return the validated configuration of one evaluation."""
     from rlox.configs import make, require_device
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     config = make(EvaluateConfig, validate.checked_data(composed, SCHEMA))
     if config.device is not None:
@@ -159,7 +159,7 @@ def _require_method(config: EvaluateConfig) -> None:
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Yield overrides in the syntax that Hydra accepts."""
-    from rlox_cli.overrides import allow_open_keys, require_lists
+    from rlox_cli.config.overrides import allow_open_keys, require_lists
 
     require_lists(SCHEMA, overrides, folders)
     for override in overrides:
@@ -171,9 +171,9 @@ def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
-    from rlox_cli.evaluation import evaluate_run, require_playable
-    from rlox_cli.run_each import run_each
+    from rlox_cli.config import compose
+    from rlox_cli.runs.evaluation import evaluate_run, require_playable
+    from rlox_cli.runs.run_each import run_each
 
     runs, rest = compose.split_runs(call.args, call.command)
     runs = [run for run in runs if len(runs) == 1 or Path(run).name not in SWEEP_FILES]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.schema import Schema
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import ENVIRONMENT, FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -38,15 +38,15 @@ SCHEMA = Schema("export", ExportConfig, primary="export")
 def check(composed: DictConfig) -> ExportConfig:
     """Return the validated configuration of one export."""
     from rlox.configs import make
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     return make(ExportConfig, validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
-    from rlox_cli.exporting import export_run
-    from rlox_cli.verbatim import quote_existing_path
+    from rlox_cli.config import compose
+    from rlox_cli.config.verbatim import quote_existing_path
+    from rlox_cli.runs.exporting import export_run
 
     runs, rest = compose.split_runs(call.args, call.command)
     if len(runs) > 1:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.options import CONF
-from rlox_cli.schema import Schema
+from rlox_cli.config.options import CONF
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -56,7 +56,7 @@ SCHEMA = Schema("list", ListConfig, primary="list")
 def check(composed: DictConfig) -> ListConfig:
     """Return the validated configuration of one listing."""
     from rlox.configs import make
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     config = make(ListConfig, validate.checked_data(composed, SCHEMA))
     for name in FILTER_KEYS if config.what != "runs" else ():
@@ -66,8 +66,8 @@ def check(composed: DictConfig) -> ListConfig:
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
-    from rlox_cli.listing import format_listing
+    from rlox_cli.config import compose
+    from rlox_cli.shell.listing import format_listing
 
     flags, arguments = compose.split_flags(call.args, call.command)
     positional_keys, args = list(POSITIONAL_KEYS), [*flags]

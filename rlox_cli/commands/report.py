@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.schema import Schema
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -64,7 +64,7 @@ SCHEMA = Schema("report", ReportConfig, primary="report")
 def check(composed: DictConfig) -> ReportConfig:
     """Return the validated configuration of one report."""
     from rlox.configs import make
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     config = make(ReportConfig, validate.checked_data(composed, SCHEMA))
     if not config.runs:
@@ -80,7 +80,7 @@ def check(composed: DictConfig) -> ReportConfig:
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Yield overrides in the syntax that Hydra accepts: names of baselines and tasks are the user's."""
-    from rlox_cli.verbatim import quote
+    from rlox_cli.config.verbatim import quote
 
     for override in overrides:
         name, _, value_text = override.lstrip("+").partition("=")
@@ -104,8 +104,8 @@ def _require_range(task: str, bounds: Any) -> None:
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
-    from rlox_cli.verbatim import quote, quote_existing_path
+    from rlox_cli.config import compose
+    from rlox_cli.config.verbatim import quote, quote_existing_path
 
     flags, arguments = compose.split_flags(call.args, call.command)
     paths = [

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlox_cli.command import Call, Command
 from rlox_cli.commands.train import check, rewrite
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.run_schema import RUN
+from rlox_cli.config.run_schema import RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
-from rlox_cli.sweep_options import SweepOptions, split_sweep_options
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
+from rlox_cli.sweeps.options import SweepOptions, split_sweep_options
 
 # Flags with which Hydra prints something instead of running jobs.
 SHOW_FLAGS = {"--cfg", "-c", "--info", "-i", "--hydra-help"}
 
 
 def _run(call: Call) -> int:
+    from rlox_cli.runs.training import train, train_many
     from rlox_cli.search.options import expand_call
-    from rlox_cli.training import train, train_many
 
     show_flags = SHOW_FLAGS & {arg.split("=")[0] for arg in call.args}
     if not show_flags:

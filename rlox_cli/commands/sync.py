@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
-from rlox_cli.command import Call, Command
-from rlox_cli.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
-from rlox_cli.schema import Schema
+from rlox_cli.config.schema import Schema
+from rlox_cli.shell.command import Call, Command
+from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -54,15 +54,15 @@ SCHEMA = Schema("sync", SyncConfig, primary="sync")
 def check(composed: DictConfig) -> SyncConfig:
     """Return the validated configuration for one run."""
     from rlox.configs import make
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     return make(SyncConfig, validate.checked_data(composed, SCHEMA))
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import compose
-    from rlox_cli.run_each import run_each
-    from rlox_cli.syncing import sync_run
+    from rlox_cli.config import compose
+    from rlox_cli.runs.run_each import run_each
+    from rlox_cli.runs.syncing import sync_run
 
     runs, rest = compose.split_runs(call.args, call.command)
     complete = [True]

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlox.errors import ConfigError
-from rlox_cli import exit_codes, sweep_options
-from rlox_cli.changeable_keys import CHANGEABLE_KEYS_TEXT
-from rlox_cli.command import Alias, Call, Command
-from rlox_cli.run_schema import RUN
+from rlox_cli.config.changeable_keys import CHANGEABLE_KEYS_TEXT
+from rlox_cli.config.run_schema import RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
-from rlox_cli.sweep_options import SweepOptions
+from rlox_cli.shell import exit_codes
+from rlox_cli.shell.command import Alias, Call, Command
+from rlox_cli.sweeps import options as sweep_options
+from rlox_cli.sweeps.options import SweepOptions
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -37,20 +38,20 @@ RESUME_HELP += textwrap.fill(
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
     """Return a run's overrides in the syntax that Hydra accepts, with the defaults they displace."""
-    from rlox_cli.overrides import rewrite_overrides
+    from rlox_cli.config.overrides import rewrite_overrides
 
     return rewrite_overrides(overrides, folders)
 
 
 def check(composed: DictConfig) -> RunConfig:
     """Return the validated configuration of one job."""
-    from rlox_cli import validate
+    from rlox_cli.config import validate
 
     return validate.run_config(composed)
 
 
 def _run(call: Call) -> int:
-    from rlox_cli import distributed_run
+    from rlox_cli.runs import distributed_run
 
     if distributed_run.is_follower():
         return distributed_run.run_follower(call)
@@ -61,14 +62,14 @@ def _run(call: Call) -> int:
 
 
 def _train_or_resume(call: Call) -> int:
-    from rlox_cli import changes
+    from rlox_cli.config import changes
 
     if changes.is_resume(call.args):
-        from rlox_cli.resume import resume_run
+        from rlox_cli.runs.resume import resume_run
 
         return resume_run(call)
+    from rlox_cli.runs.training import MULTIRUN_FLAGS, train
     from rlox_cli.search import options
-    from rlox_cli.training import MULTIRUN_FLAGS, train
 
     if not set(MULTIRUN_FLAGS) & set(call.args):
         options.refuse_search_options(call.args)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlox.errors import ConfigError, StorageError
 from rlox_cli.commands.report import ReportConfig
-from rlox_cli.exit_codes import FAILED, OK
+from rlox_cli.config.verbatim import expand_path
 from rlox_cli.report import compare, figures_mpl, page, sections, terminal
 from rlox_cli.report.compute import Computer
 from rlox_cli.report.foreign import LogSource, parse_baseline, read_foreign
@@ -15,8 +15,8 @@ from rlox_cli.report.read import read_run, run_folders, sweep_kind, unstarted_jo
 from rlox_cli.report.records import Run, safe_text
 from rlox_cli.report.study import group_runs
 from rlox_cli.report.tables import to_latex, to_markdown
-from rlox_cli.run_folder import nearest_runs_hint, write_json, write_text
-from rlox_cli.verbatim import expand_path
+from rlox_cli.runs.run_folder import nearest_runs_hint, write_json, write_text
+from rlox_cli.shell.exit_codes import FAILED, OK
 
 SUBFOLDERS = ("figures", "tables")
 DEFAULT_FOLDER = "report"

@@ -27,8 +27,8 @@ from rlox_cli.report.results import (
 )
 from rlox_cli.report.study import Cell, Study
 from rlox_cli.report.tables import IntervalEstimate
-from rlox_cli.run_folder import slug
-from rlox_cli.summary import format_number
+from rlox_cli.runs.run_folder import slug
+from rlox_cli.runs.summary import format_number
 
 EVALUATION = "evaluations during training"
 CURVE_POINTS = 100  # points of a curve over runs

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlox.configs import ALGO_CONFIGS, nearest
 from rlox.errors import ConfigError
+from rlox_cli.config.verbatim import expand_path
 from rlox_cli.report.foreign_files import (
     EVENT_FILE_PREFIX,
     Series,
@@ -21,7 +22,6 @@ from rlox_cli.report.foreign_files import (
     read_monitors,
 )
 from rlox_cli.report.records import LAST, MAX_REASON_LENGTH, TRAINING, Run, make_curve, safe_text
-from rlox_cli.verbatim import expand_path
 
 FIELDS = ("path", "env", "algo", "pattern", "steps", "value", "kind")
 KINDS = ("evaluation", "training")

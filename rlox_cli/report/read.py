@@ -14,7 +14,6 @@ from typing import Any
 from rlox.configs import ALGO_CONFIGS, dotted_items, make_run
 from rlox.disk import read_file
 from rlox.errors import ConfigError
-from rlox_cli.identity import result_config
 from rlox_cli.report.records import (
     FINAL,
     LOSS_PREFIX,
@@ -27,9 +26,10 @@ from rlox_cli.report.records import (
     make_curve,
     safe_text,
 )
-from rlox_cli.run_folder import DONE, RUNNING, UNREADABLE, is_locked, read_config
+from rlox_cli.runs.identity import result_config
+from rlox_cli.runs.run_folder import DONE, RUNNING, UNREADABLE, is_locked, read_config
 from rlox_cli.search.settings import SEARCH_FILES
-from rlox_cli.sweep_summary import COLUMNS
+from rlox_cli.sweeps.summary import COLUMNS
 
 # Keys that say how a run is logged, saved and spread over a machine, and not what it does.
 NON_SETTING_KEYS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")

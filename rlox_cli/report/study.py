@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from rlox.configs.secrets import HIDDEN, is_secret
-from rlox_cli.help import value_text
 from rlox_cli.report.records import FINAL, Array, Run, safe_text
+from rlox_cli.shell.help import value_text
 
 LONGEST_NAME = 60
 NOT_SECRET_KEYS = ("env.action_mask_key",)  # looks like the name of a secret, but is not

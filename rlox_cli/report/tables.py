@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlox_cli import summary
+from rlox_cli.runs import summary
 
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",

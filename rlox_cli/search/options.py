@@ -9,11 +9,11 @@ from typing import Any
 
 from rlox.configs import make
 from rlox.errors import ConfigError
-from rlox_cli.command import Call
-from rlox_cli.messages import unknown_key
-from rlox_cli.options import conf_folders
-from rlox_cli.run_schema import ALGO, RUN
+from rlox_cli.config.options import conf_folders
+from rlox_cli.config.run_schema import ALGO, RUN
 from rlox_cli.search.settings import SEARCH, SearchOptions
+from rlox_cli.shell.command import Call
+from rlox_cli.shell.messages import unknown_key
 
 PREFIX = f"{SEARCH}."
 SWEEPER_PREFIX = "hydra.sweeper."
@@ -45,7 +45,7 @@ def expand_call(call: Call) -> list[str]:
     """Return the arguments of a call, expanded by `expand_arguments`."""
     if not search_arguments(call.args):
         return call.args
-    from rlox_cli.compose import parse_flags  # imported here because it imports Hydra
+    from rlox_cli.config.compose import parse_flags  # imported here because it imports Hydra
 
     return expand_arguments(call.args, conf_folders(parse_flags(call.args, call.command).config_dir))
 

@@ -8,16 +8,19 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from rlox_cli import plain_yaml, summary, sweep_backend, sweep_summary
-from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.kept_loggers import kept_loggers_message
-from rlox_cli.run_folder import UNREADABLE, write_text
+from rlox_cli.config import plain_yaml
+from rlox_cli.config.variants import VariantSource
+from rlox_cli.runs import summary
+from rlox_cli.runs.run_folder import UNREADABLE, write_text
 from rlox_cli.search.optimizer import Optimizer, best_trial, counted_trials, open_study
 from rlox_cli.search.options import expand_arguments
 from rlox_cli.search.plan import SearchPlan
 from rlox_cli.search.settings import BEST_FILE, SEARCH, STUDY_FILE
-from rlox_cli.sweep import continue_command, job_states
-from rlox_cli.variants import VariantSource
+from rlox_cli.shell.exit_codes import FAILED, OK
+from rlox_cli.sweeps import backend as sweep_backend
+from rlox_cli.sweeps import summary as sweep_summary
+from rlox_cli.sweeps.kept_loggers import kept_loggers_message
+from rlox_cli.sweeps.sweep import continue_command, job_states
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

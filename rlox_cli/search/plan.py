@@ -15,17 +15,20 @@ from omegaconf import DictConfig, OmegaConf
 
 from rlox.configs import RunConfig, make
 from rlox.errors import ConfigError
-from rlox_cli import grid, messages, sweep_backend, validate
-from rlox_cli.options import group_options
-from rlox_cli.overrides import displaced_defaults
-from rlox_cli.run_schema import ALGO, RUN
-from rlox_cli.schema import Key, is_below_open_key
+from rlox_cli.config import validate
+from rlox_cli.config.options import group_options
+from rlox_cli.config.overrides import displaced_defaults
+from rlox_cli.config.run_schema import ALGO, RUN
+from rlox_cli.config.schema import Key, is_below_open_key
+from rlox_cli.config.variants import VariantSource
 from rlox_cli.search.optimizer import require_optuna
 from rlox_cli.search.options import TARGET, options_from_node
 from rlox_cli.search.settings import SEARCH, SearchOptions
 from rlox_cli.search.space import Dimension, SearchSpace, is_integer_type, plain_value, read_space
-from rlox_cli.sweep import SweepPlan
-from rlox_cli.variants import VariantSource
+from rlox_cli.shell import messages
+from rlox_cli.sweeps import backend as sweep_backend
+from rlox_cli.sweeps import grid
+from rlox_cli.sweeps.sweep import SweepPlan
 
 GROUPS = (*(group.name for group in RUN.groups), "tuned")
 

@@ -60,7 +60,7 @@ def due_step(step: int, config: RunConfig) -> int:
 
 
 def _make_trial_pruner(options: SearchOptions, config: RunConfig, folder: Path) -> TrialPruner | None:
-    from rlox_cli.identity import identity
+    from rlox_cli.runs.identity import identity
     from rlox_cli.search.optimizer import open_study
 
     study = open_study(options, folder)

@@ -20,12 +20,12 @@ from omegaconf import DictConfig, OmegaConf
 from rlox.configs import RunConfig, make_run, upgrade_saved_config
 from rlox.disk import lock_file
 from rlox.errors import ConfigError, StorageError
-from rlox_cli import summary, sweep_backend, validate
-from rlox_cli.exit_codes import FAILED, OK
-from rlox_cli.identity import identity, require_same_normalize_rule, result_config, saved_run
-from rlox_cli.job_titles import trial_override
-from rlox_cli.jobs import BUSY_MESSAGE, Job, find_busy_dir
-from rlox_cli.run_folder import (
+from rlox_cli.config import validate
+from rlox_cli.config.schema import keys_of
+from rlox_cli.runs import summary
+from rlox_cli.runs.identity import identity, require_same_normalize_rule, result_config, saved_run
+from rlox_cli.runs.jobs import BUSY_MESSAGE, Job, find_busy_dir
+from rlox_cli.runs.run_folder import (
     DONE,
     KILLED,
     PRUNED,
@@ -34,18 +34,20 @@ from rlox_cli.run_folder import (
     record_death,
     translate_os_errors,
 )
-from rlox_cli.schema import keys_of
+from rlox_cli.runs.signals import SignalInterrupt
 from rlox_cli.search.optimizer import Optimizer, best_trial, counted_trials, open_study
 from rlox_cli.search.options import SWEEPER_NAME, TARGET
 from rlox_cli.search.plan import SearchPlan
 from rlox_cli.search.pruning import JOBS_ATTRIBUTE, evaluations_in
 from rlox_cli.search.settings import LOCK_FILE, SearchOptions
-from rlox_cli.signals import SignalInterrupt
+from rlox_cli.shell.exit_codes import FAILED, OK
+from rlox_cli.sweeps import backend as sweep_backend
+from rlox_cli.sweeps.job_titles import trial_override
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-    from rlox_cli.training import TrainTask
+    from rlox_cli.runs.training import TrainTask
 
 JobOutcome = dict[str, Any]
 SEARCH_ATTRIBUTE = "rlox"  # attribute of a study: the space, the seeds and the base
@@ -290,7 +292,7 @@ def plain_json(data: Any) -> Any:
 
 
 def _differing_keys(one: RunConfig, other: RunConfig) -> list[str]:
-    from rlox_cli.changes import differences
+    from rlox_cli.config.changes import differences
 
     return [c.key for c in differences(result_config(one), result_config(other))]
 

@@ -23,7 +23,7 @@ from helpers.waiting import PATIENCE
 TESTS = Path(__file__).resolve().parents[1]
 # Each phase: its call, and the call to count within that call, unless the call itself is counted.
 PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
-    "composing": (("rlox_cli.validate", "run_config"), None),
+    "composing": (("rlox_cli.config.validate", "run_config"), None),
     "building": (("rlox.build", "build"), None),
     # between two steps of the environments, or two minibatches
     "collecting": (
@@ -37,7 +37,7 @@ PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
     "evaluating": (("rlox.training.evaluate", "Evaluator.__call__"), None),
     # The checkpoint exists, and no link points to it yet.
     "saving": (("rlox.runs.checkpoint_store", "CheckpointStore.save"), ("rlox.disk", "Disk.link")),
-    "finishing": (("rlox_cli.summary", "result_document"), None),
+    "finishing": (("rlox_cli.runs.summary", "result_document"), None),
 }
 PHASES = tuple(PLACES)
 

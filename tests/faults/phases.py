@@ -74,7 +74,7 @@ class PhaseTimer:
 
 def _watch(phase: str, count: int) -> None:
     """Make all phases and signal handlers report."""
-    from rlox_cli.signals import HANDLED_SIGNALS, Signals
+    from rlox_cli.runs.signals import HANDLED_SIGNALS, Signals
 
     watch = PhaseTimer(phase, count)
     atexit.register(watch.report)

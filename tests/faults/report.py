@@ -14,7 +14,7 @@ from typing import Any
 from helpers.checkout import git
 from helpers.selection import FULL
 
-from rlox_cli.provenance import cpu_model
+from rlox_cli.runs.provenance import cpu_model
 
 REPORT = Path(__file__).resolve().parents[2] / "benchmarks" / "reliability" / "report.json"
 

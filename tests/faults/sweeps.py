@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlox_cli.run_folder import read_status
+from rlox_cli.runs.run_folder import read_status
 
 NUMBERS = 10  # numbers; the jobs of one of them crash
 WORKERS = 2

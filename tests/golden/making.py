@@ -58,7 +58,7 @@ def about_here() -> dict[str, Any]:
     import torch
 
     import rlox
-    from rlox_cli.provenance import cpu_model
+    from rlox_cli.runs.provenance import cpu_model
 
     return {
         "rlox": str(Path(rlox.__file__).resolve().parent),

@@ -1,7 +1,7 @@
 """A sweep worker that trains nothing: seed 3 dies, seed 4 waits for a signal, the others succeed.
 
-A script that runs instead of `rlox_cli/start_worker.py` and uses the same protocol. If `FAKE_GATE` names a
-file, each job waits in its middle until the file exists.
+A script that runs instead of `rlox_cli/sweeps/start_worker.py` and uses the same protocol. If `FAKE_GATE`
+names a file, each job waits in its middle until the file exists.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ def cli(
     logging_restored: None,
 ) -> Cli:
     """Return a function that calls `rlox` with arguments, in this process and in an empty folder."""
-    from rlox_cli import plot
     from rlox_cli.main import main
+    from rlox_cli.runs import plot
 
     monkeypatch.delenv("HYDRA_FULL_ERROR", raising=False)
     monkeypatch.delenv("RLOX_CONF_PATH", raising=False)

@@ -11,7 +11,7 @@ from harness import machine
 from helpers import checkout
 from helpers.repositories import commit_all
 
-from rlox_cli import provenance
+from rlox_cli.runs import provenance
 
 
 def make_repository(folder: Path, text: str) -> str:

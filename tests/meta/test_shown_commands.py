@@ -17,9 +17,11 @@ import gymnasium as gym
 import pytest
 from helpers.cli import TINY
 
-from rlox_cli import changes, commands, plot
+from rlox_cli import commands
+from rlox_cli.config import changes
 from rlox_cli.main import main
-from rlox_cli.resume import ResumePlan, find_run
+from rlox_cli.runs import plot
+from rlox_cli.runs.resume import ResumePlan, find_run
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(

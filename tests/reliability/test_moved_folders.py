@@ -25,7 +25,7 @@ from helpers.selection import examples
 from rlox import stopping
 from rlox.runs import saver
 from rlox.runs.checkpoint import resolve_checkpoint
-from rlox_cli.run_folder import read_result, read_status
+from rlox_cli.runs.run_folder import read_result, read_status
 
 DQN = (
     "algo=dqn", "tuned=null", "env=CartPole-v1", "env.n_envs=2", "algo.learning_starts=32",

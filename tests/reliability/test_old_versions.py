@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
 from rlox_cli.main import main
-from rlox_cli.run_folder import read_config
+from rlox_cli.runs.run_folder import read_config
 
 OLD = HERE / "old"
 VERSIONS = sorted(p.parent.name for p in OLD.glob(f"*/{COMMANDS}"))

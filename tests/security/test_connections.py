@@ -149,7 +149,7 @@ def test_the_page_names_the_feature_of_each_file_that_can_connect():
         "rlox/loggers/server_check.py": "`logger=wandb`",
         "rlox/llm/serving/channel.py": "`GenerationServer`",
         "rlox/distributed/group.py": "`torchrun -m rlox`",
-        "rlox_cli/executors.py": "`hydra/launcher=ray`",
+        "rlox_cli/sweeps/executors.py": "`hydra/launcher=ray`",
         "rlox_cli/search/optimizer.py": "`search.storage`",
         "rlox/loggers/mlflow.py": "`logger=mlflow`",
         "rlox/loggers/mlflow_rows.py": "`logger=mlflow`",

@@ -36,7 +36,7 @@ from rlox.sources.dataset_file import (
 )
 from rlox.sources.file_columns import read_file_columns
 from rlox_cli.commands.dataset import DatasetConfig
-from rlox_cli.datasets import run_dataset_command
+from rlox_cli.runs.datasets import run_dataset_command
 
 N_EXAMPLES = examples(ci=300, nightly=3_000, full=100_000)
 MAX_BYTES = 32 << 20  # the rows are thousandths of that

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlox_cli.command import Command
+from rlox_cli.shell.command import Command
 
 
 @dataclass(frozen=True)

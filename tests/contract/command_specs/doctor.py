@@ -9,7 +9,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=(),
-    busy="rlox_cli.diagnosis:examine",
+    busy="rlox_cli.health.doctor:examine",
     unwritable=(),
     conflicts=(
         (("run_rot=x",), "'run_root'"),

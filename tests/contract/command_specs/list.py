@@ -9,7 +9,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=("what=algo",),
-    busy="rlox_cli.listing:format_listing",
+    busy="rlox_cli.shell.listing:format_listing",
     unwritable=(),
     least=("what=algo",),
     conflicts=(

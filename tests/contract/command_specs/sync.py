@@ -9,7 +9,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=("run=RUN",),
-    busy="rlox_cli.syncing:sync_run",
+    busy="rlox_cli.runs.syncing:sync_run",
     unwritable=(),
     least=("run=nowhere",),
     conflicts=(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rlox.configs import ALGO_CONFIGS, RunConfig, make_run
 from rlox.runs.algorithm import Algorithm
-from rlox_cli.help import value_text
+from rlox_cli.shell.help import value_text
 
 Options = Mapping[str, Any]
 # Arguments of a façade that are keys of a replay buffer.

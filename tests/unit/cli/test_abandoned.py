@@ -18,7 +18,7 @@ from rlox.algorithms.torch_dqn import DQNLearner
 from rlox.algorithms.torch_ppo import PPOLearner
 from rlox.envs.native import NativeVecEnv
 from rlox.runs.saver import Saver
-from rlox_cli.run_folder import read_status
+from rlox_cli.runs.run_folder import read_status
 
 TORCH = ("algo.backend=torch",)
 LONG = ("algo.backend=native", "algo.n_epochs=500")  # long enough that the update asks whether to stop

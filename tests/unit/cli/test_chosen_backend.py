@@ -12,7 +12,7 @@ from helpers.cli import Cli
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
 from rlox.training import backend
 from rlox.training.backend import cpu_kind
-from rlox_cli.run_folder import read_config
+from rlox_cli.runs.run_folder import read_config
 
 ARGS = (
     "train", "tuned=null", "algo.backend=auto", "algo.n_steps=16", "env.n_envs=4",

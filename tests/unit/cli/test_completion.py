@@ -15,7 +15,7 @@ from helpers.packages import EXAMPLE_POINTS, Install
 from helpers.terminal import RLOX, Terminal
 
 from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS
-from rlox_cli.suggestions import _gymnasium_ids, suggest
+from rlox_cli.shell.completion import _gymnasium_ids, suggest
 
 SHELLS = {
     "bash": ("--norc", "--noprofile", "-i"),

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, PPOConfig, RunConfig, make_run, to_plain
-from rlox_cli.options import conf_folders, group_options
+from rlox_cli.config.options import conf_folders, group_options
 
 
 def composed(cli: Cli, *overrides: str) -> dict[str, Any]:

@@ -17,15 +17,16 @@ from helpers.tree import tree
 from rlox.configs import make_run as make
 from rlox.errors import ConfigError, StorageError
 from rlox.runs.checkpoint import newest_checkpoint, read_checkpoint
-from rlox_cli import resume, summary, validate
-from rlox_cli.command import Call
 from rlox_cli.commands.train import COMMAND
+from rlox_cli.config import validate
 from rlox_cli.report.read import read_run
 from rlox_cli.report.study import group_runs
-from rlox_cli.run_folder import RunFolder, read_status
-from rlox_cli.run_training import report_failure
-from rlox_cli.signals import Signals
-from rlox_cli.sweep_summary import write_summary
+from rlox_cli.runs import resume, summary
+from rlox_cli.runs.run_folder import RunFolder, read_status
+from rlox_cli.runs.run_training import report_failure
+from rlox_cli.runs.signals import Signals
+from rlox_cli.shell.command import Call
+from rlox_cli.sweeps.summary import write_summary
 
 SWEEP_ARGUMENTS = ("sweep", *TINY, "total_steps=128", "eval.episodes=1", "hydra.sweep.dir=sweep")
 

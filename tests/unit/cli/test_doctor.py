@@ -16,7 +16,8 @@ from helpers.packages import EXAMPLE_POINTS, Install
 
 from rlox.policies import self_test
 from rlox.runs.preflight import memory_limit
-from rlox_cli import diagnosis, requirements
+from rlox_cli.health import doctor as diagnosis
+from rlox_cli.health import requirements
 
 
 def lines(out: str, first: str) -> list[str]:

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from helpers.cli import Cli
 from helpers.observation_spaces import Samples
 
-from rlox_cli.summary import format_number
+from rlox_cli.runs.summary import format_number
 
 
 def test_every_return_is_written_with_mean_iqm_and_interval(cli: Cli, trained: Path) -> None:

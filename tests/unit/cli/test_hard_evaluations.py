@@ -20,9 +20,9 @@ from helpers.hard_evaluations import Dice, Endless, LimitedInstances
 
 from rlox.errors import StorageError
 from rlox.training.evaluate import Evaluator
-from rlox_cli.exit_codes import exit_code
-from rlox_cli.messages import describe
-from rlox_cli.remote_job_runner import open_event_dir
+from rlox_cli.shell.exit_codes import exit_code
+from rlox_cli.shell.messages import describe
+from rlox_cli.sweeps.remote_job_runner import open_event_dir
 
 RUN_DIR_ARGUMENT = "hydra.run.dir=run"
 SMALL = (*TINY, "total_steps=128", "algo.net_arch=[4]")
@@ -221,7 +221,7 @@ def test_a_disk_that_stays_full_to_the_end_is_exit_code_5(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     # the last lines of the log do not fit either
-    monkeypatch.setattr("rlox_cli.run_folder._RunLogHandler.close", refuse)
+    monkeypatch.setattr("rlox_cli.runs.run_folder._RunLogHandler.close", refuse)
     for at in (20, 40, 60, 80):
         run = tmp_path / f"run{at}"
         with FaultyDisk(at, until=10**9, error=errno.ENOSPC, under=run) as disk:

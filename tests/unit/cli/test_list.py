@@ -15,8 +15,8 @@ from helpers.cli import TINY, Cli
 from rlox.configs import ALGO_CONFIGS
 from rlox.extras import install_command
 from rlox_cli.commands.list import KINDS
-from rlox_cli.options import CONF
-from rlox_cli.run_folder import RunFolder
+from rlox_cli.config.options import CONF
+from rlox_cli.runs.run_folder import RunFolder
 
 
 def rows(out: str) -> list[list[str]]:

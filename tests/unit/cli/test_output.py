@@ -14,7 +14,7 @@ from typing import Any, TextIO, cast
 import pytest
 from helpers.cli import Cli
 
-from rlox_cli.output import NonFailingStream
+from rlox_cli.shell.output import NonFailingStream
 
 FULL_DEVICE = Path("/dev/full")
 

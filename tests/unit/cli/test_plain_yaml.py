@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlox.errors import ConfigError
-from rlox_cli import plain_yaml
+from rlox_cli.config import plain_yaml
 
 VALUES: list[Any] = [
     *(None, True, 0, -7, 10**15, 1e-5, 2e6, 0.1, float("inf")),

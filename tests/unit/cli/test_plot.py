@@ -11,8 +11,8 @@ import pytest
 from matplotlib.axes import Axes
 
 from rlox.configs import PPOConfig, RunConfig
-from rlox_cli.plot import curve_figure, learning_curve, moving_mean
-from rlox_cli.run_folder import write_config
+from rlox_cli.runs.plot import curve_figure, learning_curve, moving_mean
+from rlox_cli.runs.run_folder import write_config
 
 
 def fill(run: Path, name: str, *rows: dict[str, Any]) -> None:

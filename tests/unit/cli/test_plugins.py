@@ -20,7 +20,7 @@ from rlox import plugins
 from rlox.algorithms import ALGORITHMS
 from rlox.errors import ConfigError
 from rlox.presets import preset_options
-from rlox_cli.run_folder import read_config
+from rlox_cli.runs.run_folder import read_config
 
 VPG = (
     "algo=vpg",

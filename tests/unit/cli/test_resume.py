@@ -23,9 +23,9 @@ import rlox.build
 import rlox.runs.session
 from rlox.errors import ConfigError, NonFiniteError
 from rlox.runs import progress
-from rlox_cli import plot
 from rlox_cli.main import main
-from rlox_cli.run_folder import RunFolder, read_config, read_status
+from rlox_cli.runs import plot
+from rlox_cli.runs.run_folder import RunFolder, read_config, read_status
 
 TENSORS = ("weights.safetensors", "optimizer.safetensors", "state.safetensors")
 SMALL = (*TINY, "total_steps=640", "checkpoint.every=128", "log.every=128")

@@ -10,7 +10,7 @@ import pytest
 from helpers.cli import Cli, Result
 from helpers.tree import tree
 
-from rlox_cli.run_folder import RunFolder
+from rlox_cli.runs.run_folder import RunFolder
 
 FROZEN = [
     ("algo.gamma=0.9", "algo.gamma=0.9: this run is frozen at algo.gamma=0.99"),

@@ -15,9 +15,9 @@ from helpers.waiting import PATIENCE
 
 from rlox.configs import RunConfig, make_run, to_plain
 from rlox.errors import ConfigError, NonFiniteError, StorageError
-from rlox_cli import provenance, run_folder
-from rlox_cli.run_folder import RunFolder, is_locked, read_config, read_status, slug
-from rlox_cli.signals import SignalInterrupt
+from rlox_cli.runs import provenance, run_folder
+from rlox_cli.runs.run_folder import RunFolder, is_locked, read_config, read_status, slug
+from rlox_cli.runs.signals import SignalInterrupt
 
 
 def config_in(root: Path, env: str = "CartPole-v1") -> RunConfig:

@@ -11,10 +11,10 @@ from omegaconf import OmegaConf
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli import schema, validate
-from rlox_cli.run_schema import RUN
-from rlox_cli.schema import REQUIRED, Group, Schema
-from rlox_cli.schema_source import SchemaSource
+from rlox_cli.config import schema, validate
+from rlox_cli.config.run_schema import RUN
+from rlox_cli.config.schema import REQUIRED, Group, Schema
+from rlox_cli.config.schema_source import SchemaSource
 
 
 @dataclass(frozen=True)

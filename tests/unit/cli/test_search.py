@@ -17,7 +17,7 @@ import yaml
 from helpers.cli import TINY, Cli
 
 from rlox.runs import progress
-from rlox_cli.run_folder import read_status
+from rlox_cli.runs.run_folder import read_status
 from rlox_cli.search.sweeper import _lock_folder
 
 PLACE = "hydra.sweep.dir=place"

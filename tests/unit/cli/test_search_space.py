@@ -15,11 +15,11 @@ from optuna.distributions import (
 )
 
 from rlox.errors import ConfigError
-from rlox_cli.job_titles import job_title, trial_of, trial_override
-from rlox_cli.jobs import Job
-from rlox_cli.options import CONF, group_options
+from rlox_cli.config.options import CONF, group_options
+from rlox_cli.runs.jobs import Job
 from rlox_cli.search.options import expand_arguments
 from rlox_cli.search.space import SearchSpace, read_space
+from rlox_cli.sweeps.job_titles import job_title, trial_of, trial_override
 
 
 def space_of(*overrides: str) -> SearchSpace:

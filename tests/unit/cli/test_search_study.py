@@ -14,7 +14,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from rlox.configs import make_run
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.extras import install_command
-from rlox_cli.identity import result_config
+from rlox_cli.runs.identity import result_config
 from rlox_cli.search.optimizer import (
     Optimizer,
     best_trial,

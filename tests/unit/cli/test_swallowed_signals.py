@@ -12,9 +12,10 @@ import pytest
 from helpers.cli import TINY, Cli
 
 import rlox.build
-from rlox_cli import provenance, validate
-from rlox_cli.run_folder import read_status
-from rlox_cli.signals import SignalInterrupt, Signals
+from rlox_cli.config import validate
+from rlox_cli.runs import provenance
+from rlox_cli.runs.run_folder import read_status
+from rlox_cli.runs.signals import SignalInterrupt, Signals
 
 
 def swallowing(real: Any, otherwise: Exception | None) -> Any:

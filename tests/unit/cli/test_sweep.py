@@ -18,12 +18,12 @@ from helpers.cli import TINY, Cli
 
 from rlox.configs import RunConfig, make_run
 from rlox.runs import progress
-from rlox_cli.exit_codes import FAILED
-from rlox_cli.identity import identity, job_slug
 from rlox_cli.main import main
-from rlox_cli.run_folder import RunFolder, read_status
-from rlox_cli.summary import format_number
-from rlox_cli.sweep import PlannedJob, SweepPlan, finish_sweep, length_warnings
+from rlox_cli.runs.identity import identity, job_slug
+from rlox_cli.runs.run_folder import RunFolder, read_status
+from rlox_cli.runs.summary import format_number
+from rlox_cli.shell.exit_codes import FAILED
+from rlox_cli.sweeps.sweep import PlannedJob, SweepPlan, finish_sweep, length_warnings
 
 PLACE = "hydra.sweep.dir=sweep"
 BRIEF = (*TINY, "total_steps=128", "eval.episodes=1")

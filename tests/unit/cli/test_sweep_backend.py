@@ -13,8 +13,8 @@ from helpers.cli import Cli, Result
 
 from rlox.training import backend
 from rlox.training.backend import cpu_kind
-from rlox_cli import sweep_backend
-from rlox_cli.run_folder import read_config
+from rlox_cli.runs.run_folder import read_config
+from rlox_cli.sweeps import backend as sweep_backend
 
 PLACE = "hydra.sweep.dir=place"
 SMALL = (

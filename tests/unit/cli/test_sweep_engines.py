@@ -18,12 +18,12 @@ from helpers.cli import TINY, Cli, assert_explained
 from helpers.waiting import until
 
 from rlox.extras import install_command
-from rlox_cli.remote_job import RemoteJob, has_exited, process_identity
-from rlox_cli.remote_job_runner import JobEventDir, ProcessExit, RemoteJobRunner
-from rlox_cli.run_folder import is_locked, read_status
-from rlox_cli.signals import Signals
-from rlox_cli.sweep_display import Display
-from rlox_cli.worker_pool import Task
+from rlox_cli.runs.run_folder import is_locked, read_status
+from rlox_cli.runs.signals import Signals
+from rlox_cli.sweeps.display import Display
+from rlox_cli.sweeps.remote_job import RemoteJob, has_exited, process_identity
+from rlox_cli.sweeps.remote_job_runner import JobEventDir, ProcessExit, RemoteJobRunner
+from rlox_cli.sweeps.worker_pool import Task
 
 from .test_sweep import job_names, rows
 from .test_sweep_workers import ENVIRONMENTS
@@ -429,7 +429,7 @@ def test_read_events_waits_for_the_rest_of_a_line(box: JobEventDir) -> None:
 
 
 def test_mailboxes_of_sweeps_that_were_killed_are_removed(tmp_path: Path) -> None:
-    from rlox_cli.remote_job_runner import open_event_dir
+    from rlox_cli.sweeps.remote_job_runner import open_event_dir
 
     old = tmp_path / ".jobs-old"
     old.mkdir()

@@ -13,13 +13,16 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from rlox.configs import RunConfig, make_run, to_plain
-from rlox_cli import commands, compose, grid, identity, plain_yaml
-from rlox_cli.command import Call
-from rlox_cli.kept_loggers import kept_loggers_message
+from rlox_cli import commands
+from rlox_cli.config import compose, plain_yaml
 from rlox_cli.report.read import unstarted_jobs
-from rlox_cli.run_folder import RunFolder, read_status
-from rlox_cli.signals import Signals
-from rlox_cli.sweep import PlannedJob, SweepPlan, finish_sweep
+from rlox_cli.runs import identity
+from rlox_cli.runs.run_folder import RunFolder, read_status
+from rlox_cli.runs.signals import Signals
+from rlox_cli.shell.command import Call
+from rlox_cli.sweeps import grid
+from rlox_cli.sweeps.kept_loggers import kept_loggers_message
+from rlox_cli.sweeps.sweep import PlannedJob, SweepPlan, finish_sweep
 
 from .test_sweep import PLACE, job_names
 

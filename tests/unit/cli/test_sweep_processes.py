@@ -16,7 +16,7 @@ from helpers.cli import TINY
 from helpers.gate import open_gate, waiting_processes, write_gate_env
 from helpers.waiting import PATIENCE, until
 
-from rlox_cli.run_folder import is_locked, read_status
+from rlox_cli.runs.run_folder import is_locked, read_status
 
 from .test_sweep import rows
 

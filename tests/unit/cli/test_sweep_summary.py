@@ -8,8 +8,8 @@ from pathlib import Path
 
 from helpers.reports import make_run
 
-from rlox_cli import sweep_summary
 from rlox_cli.report.read import sweep_kind
+from rlox_cli.sweeps import summary as sweep_summary
 
 
 def scored(folder: Path, seed: int, episodes: list[float]) -> None:

@@ -15,16 +15,17 @@ from helpers.cli import TINY, Cli, assert_explained
 from helpers.terminal import Terminal
 
 from rlox.configs import make_run
-from rlox_cli import jobs, launcher, provenance, resume
-from rlox_cli.command import Call
 from rlox_cli.commands.sweep import COMMAND
-from rlox_cli.identity import identity
-from rlox_cli.run_folder import RunFolder, read_status
-from rlox_cli.signals import Signals
-from rlox_cli.sweep import PlannedJob, SweepPlan
-from rlox_cli.sweep_display import Display
-from rlox_cli.training import TrainTask
-from rlox_cli.worker_pool import Task, WorkerPool
+from rlox_cli.runs import jobs, provenance, resume
+from rlox_cli.runs.identity import identity
+from rlox_cli.runs.run_folder import RunFolder, read_status
+from rlox_cli.runs.signals import Signals
+from rlox_cli.runs.training import TrainTask
+from rlox_cli.shell.command import Call
+from rlox_cli.sweeps import launcher
+from rlox_cli.sweeps.display import Display
+from rlox_cli.sweeps.sweep import PlannedJob, SweepPlan
+from rlox_cli.sweeps.worker_pool import Task, WorkerPool
 
 from .test_sweep import PLACE, job_names, rows
 
@@ -214,7 +215,7 @@ def test_workers_share_the_cpus_unless_somebody_has_chosen(monkeypatch: pytest.M
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlox_cli.worker_process.START_SCRIPT", FAKE)
+    monkeypatch.setattr("rlox_cli.sweeps.worker_process.START_SCRIPT", FAKE)
 
 
 def crew_of(size: int, signals: Signals, total: int) -> WorkerPool:
@@ -292,7 +293,7 @@ def test_a_signal_stops_every_worker_and_nothing_more_begins(
 def test_a_sweep_continues_with_fewer_workers_if_the_system_refuses_more(
     fake: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rlox_cli import worker_pool
+    from rlox_cli.sweeps import worker_pool
 
     left = [1]
 
@@ -313,7 +314,7 @@ def test_a_sweep_continues_with_fewer_workers_if_the_system_refuses_more(
 DRIVER = """
 import sys
 from pathlib import Path
-from rlox_cli import worker_process
+from rlox_cli.sweeps import worker_process
 worker_process.START_SCRIPT = Path(sys.argv[1])
 from rlox_cli.main import main
 sys.exit(main(sys.argv[2:]))

@@ -27,10 +27,10 @@ from rlox.errors import (
     StorageError,
 )
 from rlox.runs import progress
-from rlox_cli import plot, run_folder
-from rlox_cli.exit_codes import exit_code
-from rlox_cli.provenance import cpu_model
-from rlox_cli.run_folder import read_config, read_status
+from rlox_cli.runs import plot, run_folder
+from rlox_cli.runs.provenance import cpu_model
+from rlox_cli.runs.run_folder import read_config, read_status
+from rlox_cli.shell.exit_codes import exit_code
 
 LEARNING_CURVE = plot.learning_curve
 RESULT_KEYS = {
@@ -301,7 +301,7 @@ def test_a_keyboard_interrupt_from_anywhere_is_130(cli: Cli, monkeypatch: pytest
 def test_a_second_signal_leaves_at_once() -> None:
     script = (
         "import os, signal, time\n"
-        "from rlox_cli.signals import Signals\n"
+        "from rlox_cli.runs.signals import Signals\n"
         "with Signals() as signals, signals.call_on_signal(lambda: None):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    print('still saving', flush=True)\n"
@@ -322,7 +322,7 @@ def test_a_second_signal_leaves_at_once() -> None:
 def test_a_hangup_and_the_signal_after_it_count_as_one(then: int) -> None:
     script = (
         "import os, signal\n"
-        "from rlox_cli.signals import Signals\n"
+        "from rlox_cli.runs.signals import Signals\n"
         "with Signals() as signals, signals.call_on_signal(lambda: None):\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         f"    os.kill(os.getpid(), {int(then)})\n"
@@ -341,7 +341,7 @@ def test_a_hangup_and_the_signal_after_it_count_as_one(then: int) -> None:
 def test_a_run_under_nohup_ignores_the_hangup_signal() -> None:
     script = (
         "import os, signal\n"
-        "from rlox_cli.signals import Signals\n"
+        "from rlox_cli.runs.signals import Signals\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "with Signals() as signals:\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"

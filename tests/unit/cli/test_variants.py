@@ -11,9 +11,9 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from helpers.cli import Cli
 from omegaconf import OmegaConf
 
-from rlox_cli.options import CONF
-from rlox_cli.run_schema import ALGO
-from rlox_cli.variants import resolve_variant, variant_keys
+from rlox_cli.config.options import CONF
+from rlox_cli.config.run_schema import ALGO
+from rlox_cli.config.variants import resolve_variant, variant_keys
 
 FILES = {
     "algo/ppo_big.yaml": "defaults:\n  - ppo\n  - _self_\nnet_arch: [128, 96]\ngae_lambda: 0.5\n",

@@ -10,7 +10,7 @@ from helpers.cli import TINY, Cli, only_run
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from rlox_cli.verbatim import quote_existing_path, quote_values
+from rlox_cli.config.verbatim import quote_existing_path, quote_values
 
 NAMES = (
     "ünïcödé", "日本/2", "a=b", "with space", "it's", 'say "so"', "back\\slash", "end\\", "\\'", "[1",

@@ -11,11 +11,12 @@ import pytest
 from helpers.cli import TINY, Cli, only_run
 
 from rlox.configs import make_run
-from rlox_cli import messages, run_training, summary
-from rlox_cli.changeable_keys import CHANGEABLE_KEYS
-from rlox_cli.messages import strip_frames
-from rlox_cli.run_folder import read_config
-from rlox_cli.signals import signal_name
+from rlox_cli.config.changeable_keys import CHANGEABLE_KEYS
+from rlox_cli.runs import run_training, summary
+from rlox_cli.runs.run_folder import read_config
+from rlox_cli.runs.signals import signal_name
+from rlox_cli.shell import messages
+from rlox_cli.shell.messages import strip_frames
 
 DRY = ("train", "dry_run=true", "tuned=null")
 

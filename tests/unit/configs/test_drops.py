@@ -12,7 +12,7 @@ from rlox.configs import ALGO_CONFIGS, PPOConfig, make_run
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 from rlox_cli import commands
-from rlox_cli.help import command_help
+from rlox_cli.shell.help import command_help
 
 
 @dataclass(frozen=True)

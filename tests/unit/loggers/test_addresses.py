@@ -16,8 +16,9 @@ from rlox.loggers import check_loggers, hyperparameters
 from rlox.loggers.follow import Position, _read_position
 from rlox.loggers.mlflow_errors import as_storage_errors
 from rlox.loggers.remote import SyncRecord, read_result, run_info
-from rlox_cli import plain_yaml, syncing, validate
 from rlox_cli.commands.sync import SyncConfig, WandbTarget
+from rlox_cli.config import plain_yaml, validate
+from rlox_cli.runs import syncing
 
 URL = "http://tracking.example:5000/secret-path"
 ASKS = "${oc.env:MLFLOW_TRACKING_URI}"

@@ -14,7 +14,7 @@ from rlox.envs.base import LIFE_LOST
 from rlox.envs.videos import VIDEO, EpisodeVideoRecorder, render_frame
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
 from rlox.runs.session import Session
-from rlox_cli.validate import try_environment
+from rlox_cli.config.validate import try_environment
 
 pytest.importorskip("imageio_ffmpeg", reason="video is optional")
 

@@ -14,7 +14,7 @@ from rlox.algorithms import A2C, BC, DQN, PPO, SAC, TD3, Rainbow
 from rlox.configs import make_run, to_plain
 from rlox.errors import UnknownNameError
 from rlox.presets import preset_names, preset_options
-from rlox_cli.options import CONF, group_options
+from rlox_cli.config.options import CONF, group_options
 
 FACADES: dict[str, Any] = {
     "ppo": PPO,

@@ -14,7 +14,7 @@ from helpers.tree import tree
 from rlox.errors import ConfigError
 from rlox_cli.commands.report import ReportConfig
 from rlox_cli.report.build import report
-from rlox_cli.sweep_summary import COLUMNS
+from rlox_cli.sweeps.summary import COLUMNS
 
 SCORES = {
     ("ppo", "CartPole-v1"): [100.0, 200.0, 300.0, 400.0, 90.0],

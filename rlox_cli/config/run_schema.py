@@ -1,0 +1,54 @@
+"""The keys of a training run, in `rlox train`, sweeps and saved configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS, EnvConfig, RunConfig
+from rlox.errors import ConfigError
+from rlox_cli.config.schema import Group, Schema, keys_of
+from rlox_cli.search.settings import SEARCH, SearchOptions
+
+ALGO = Group("algo", ALGO_CONFIGS)
+ENV = Group(
+    "env",
+    {"base": EnvConfig},
+    help_listing="any Gymnasium id, e.g. env=Acrobot-v1, or env=module:MyEnv-v0",
+)
+BUFFER = Group("buffer", BUFFER_CONFIGS)
+LOGGER = Group("logger", LOGGER_CONFIGS, is_multiple=True)
+
+RUN = Schema(
+    "run",
+    RunConfig,
+    primary="train",
+    groups=(ALGO, ENV, BUFFER, LOGGER),
+    presets=("tuned", "exp", SEARCH),
+    choosing_presets=("exp",),
+    special_keys=(
+        "resume",
+        "trust",
+        "sweep.workers",
+        *(key.name for key in keys_of(SearchOptions, f"{SEARCH}.")),
+    ),
+    hint="several loggers: logger=[csv,tensorboard]; without the tuned preset: tuned=null\n"
+    "  presets of every algorithm: rlox list tuned",
+)
+
+
+def single_env_rewriter(schema: Schema) -> Callable[[Sequence[str], Sequence[Path]], Iterable[str]]:
+    """Return a function that rewrites the overrides of a command with one environment for Hydra."""
+
+    def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+        from rlox_cli.config.overrides import allow_open_keys, env_id_as_group, require_lists
+
+        require_lists(schema, overrides, folders)
+        env_overrides = [o for o in overrides if o.startswith("env=")]
+        for override in overrides:
+            key, _, value = override.partition("=")
+            if key.lstrip("~") == "env" and (value in ("", "null") or value[:1] == "["):
+                raise ConfigError(f"{override}: name one environment, e.g. env=my_pkg:MyEnv-v0")
+            yield allow_open_keys(env_id_as_group(override, env_overrides))
+
+    return rewrite

@@ -1,0 +1,1 @@
+"""Checks of the installation and of environments: `rlox doctor`, `rlox check`."""

@@ -1,0 +1,1 @@
+"""Single runs: their folder, training, resuming, evaluation, export and plots."""

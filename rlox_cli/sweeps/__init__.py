@@ -1,0 +1,1 @@
+"""Sweeps: their jobs, the processes that train them, display and summary."""
