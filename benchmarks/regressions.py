@@ -101,7 +101,7 @@ SLOW_DOWNS = (
         "PPOLearner._step = _again(PPOLearner._step)\n",
         ("U1 an update of PPO",),
         "an update of PPO",
-        "rlox/algorithms/torch_ppo.py",
+        "rlox/algorithms/ppo/learner.py",
     ),
 )
 

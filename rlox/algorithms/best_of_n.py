@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from rlox._core import Stream
-from rlox.algorithms.text_facade import RewardArgument, as_reward_functions
+from rlox.algorithms.text.facade import RewardArgument, as_reward_functions
 from rlox.configs import EvalConfig
 from rlox.configs.check import check_integer
 from rlox.configs.params import object_name

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rlox.algorithms.encoding import EncoderSpec
-from rlox.algorithms.offline import (
+from rlox.algorithms.assembly.encoding import EncoderSpec
+from rlox.algorithms.assembly.offline import (
     NO_ENV,
     DatasetArgument,
     OfflineFactories,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rlox.algorithms.on_policy import build_on_policy_run, get_collector
-from rlox.algorithms.torch_ppo import PPOLearner
+from rlox.algorithms.assembly.on_policy import build_on_policy_run, get_collector
+from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import HybridPPOConfig, RunConfig
 from rlox.envs.make import EnvLike, require_native
 from rlox.errors import ConfigError
+from rlox.native.policy import NativePolicy
 from rlox.policies import ActorCritic
-from rlox.policies.native import NativePolicy
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.training.components import BuildContext, RunComponents

@@ -10,11 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.algorithms.clipped import ClippedLearner
-from rlox.algorithms.encoding import NO_COST, EncoderSpec, make_encoder_spec, require_actions
-from rlox.algorithms.on_policy import get_collector, require_vector_for_log_std, rollout_bytes
+from rlox.algorithms.assembly.encoding import NO_COST, EncoderSpec, make_encoder_spec, require_actions
+from rlox.algorithms.assembly.on_policy import get_collector, require_vector_for_log_std, rollout_bytes
+from rlox.algorithms.ppo.learner import ClippedLearner
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.collectors.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.configs import RecurrentPPOConfig, RunConfig
 from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
@@ -29,6 +28,7 @@ from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.policies.scored import Scored, evaluate_with_autograd
 from rlox.runs.algorithm import Algorithm
 from rlox.runs.preflight import require_memory, require_networks
+from rlox.sources.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.sources.rollout import RolloutSource
 from rlox.sources.sequences import SequenceMinibatch, sequence_minibatches
 from rlox.training.components import BuildContext, RunComponents

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox.algorithms.generation import make_generation_source
-from rlox.algorithms.text import TextContext, build_text, build_text_context
-from rlox.algorithms.text_facade import GenerationAlgorithm, ModelArgument, RewardArgument
-from rlox.algorithms.torch_text import (
+from rlox.algorithms.text.components import TextContext, build_text, build_text_context
+from rlox.algorithms.text.facade import GenerationAlgorithm, ModelArgument, RewardArgument
+from rlox.algorithms.text.generation import make_generation_source
+from rlox.algorithms.text.learner import (
     PartialLoss,
     TextLearner,
     completion_metrics,

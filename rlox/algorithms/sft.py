@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.algorithms.text import TextContext, build_text, build_text_context
-from rlox.algorithms.text_facade import ModelArgument, RewardArgument, TextAlgorithm
-from rlox.algorithms.torch_text import PartialLoss, TextLearner
+from rlox.algorithms.text.components import TextContext, build_text, build_text_context
+from rlox.algorithms.text.facade import ModelArgument, RewardArgument, TextAlgorithm
+from rlox.algorithms.text.learner import PartialLoss, TextLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SFTConfig
 from rlox.devices import to_device

@@ -14,17 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from rlox._core import native_env_ids
-from rlox.collectors.native import NativeCollector
 from rlox.collectors.weights import ModuleWeights
 from rlox.configs import EnvConfig, make, nearest, param
 from rlox.devices import torch_threads
 from rlox.envs.actions import ActionCodec
 from rlox.envs.native import native_env_class
 from rlox.errors import ConfigError, UnknownNameError
+from rlox.native.collector import NativeCollector
+from rlox.native.policy import NativePolicy
 from rlox.networks import init_weights
 from rlox.optim import FlatParameters
 from rlox.policies import ContinuousPolicy, DiscretePolicy
-from rlox.policies.native import NativePolicy
 from rlox.rng import Streams
 
 __all__ = ["CandleCollector"]

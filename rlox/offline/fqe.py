@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox._core import Stream
-from rlox.algorithms.offline import require_valid_actions
+from rlox.algorithms.assembly.offline import require_valid_actions
 from rlox.configs.params import is_inside
 from rlox.envs.actions import ActionCodec, UnitCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError

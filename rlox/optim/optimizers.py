@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from rlox.optim.flat_parameters import FlatParameters
-from rlox.optim.native import ADAM_EPS
 from rlox.parameters.layout import restore_moments
+from rlox.parameters.optimizer import ADAM_EPS
 from rlox.stopping import raise_if_expired
 
 __all__ = ["Adam", "AdamW", "Optimizer", "RMSprop"]

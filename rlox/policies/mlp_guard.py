@@ -8,7 +8,7 @@ from torch import nn
 
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import FlatParameters
-from rlox.policies.engine import require_self_test, unsupported_policy
+from rlox.parameters.engine import require_self_test, unsupported_policy
 
 __all__ = ["MLPGuard"]
 

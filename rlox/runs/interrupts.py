@@ -13,7 +13,7 @@ from types import FrameType
 from rlox.devices import require_no_autocast
 from rlox.errors import RloxError
 from rlox.exclusive_lock import ExclusiveLock
-from rlox.policies.engine import NativeUnsupportedError
+from rlox.parameters.engine import NativeUnsupportedError
 
 __all__ = ["ResumeStatus", "finish_update_on_interrupt"]
 

@@ -20,7 +20,7 @@ from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.envs.spaces import infinity_note
 from rlox.errors import ConfigError, NonFiniteError, RloxError
 from rlox.exclusive_lock import ExclusiveLock
-from rlox.policies.native import ActingPolicy, NativePolicy
+from rlox.parameters.lazy_torch import ActingPolicy, LazyTorchModule
 from rlox.rng import Streams
 from rlox.sources.arena import Arena, FinalObsTable
 from rlox.sources.env_state import env_identity, restore_envs
@@ -118,7 +118,7 @@ class Collector:
 
     def collect_in_arena(self, policy: ActingPolicy, n_steps: int) -> Rollout:
         """Like `collect`, but the rollout stays on the CPU, in the arena's memory."""
-        if isinstance(policy, NativePolicy):
+        if isinstance(policy, LazyTorchModule):
             raise ConfigError(
                 f"a NativePolicy does not act in torch, as a {type(self).__name__} requires; collect with a "
                 "NativeCollector"

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rlox.policies.native import ActingPolicy
+from rlox.parameters.lazy_torch import ActingPolicy
 from rlox.sources.collector import Collector
 from rlox.sources.env_state import resume_warning
 from rlox.sources.store import Store

@@ -15,7 +15,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.normalize import Normalizer
 from rlox.envs.spaces import ObservationCodec, shape_of
 from rlox.errors import ConfigError, NonFiniteError, RloxError, ShapeError
-from rlox.policies.lazy_torch import LazyTorchModule
+from rlox.parameters.lazy_torch import LazyTorchModule
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch

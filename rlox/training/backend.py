@@ -23,9 +23,9 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.make import uses_native
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
+from rlox.parameters import self_test
+from rlox.parameters.engine import NativeUnsupportedError
 from rlox.parameters.layout import max_width
-from rlox.policies import self_test
-from rlox.policies.engine import NativeUnsupportedError
 from rlox.training.device import resolve_auto_device
 from rlox.training.native_fields import native_space_obstacle, unsupported_fields
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlox.configs.params import default_of
 from rlox.envs.actions import ActionCodec
-from rlox.policies.engine import NativeUnsupportedError
+from rlox.parameters.engine import NativeUnsupportedError
 
 __all__ = ["NATIVE_FIELDS", "native_space_obstacle", "require_native", "unsupported_fields"]
 

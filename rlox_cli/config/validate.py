@@ -130,7 +130,7 @@ def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
 
 def require_spaces(config: RunConfig, observations: ObservationCodec, actions: ActionCodec) -> None:
     """Raise `ConfigError` if a run's algorithm, with its settings, cannot learn in these spaces."""
-    from rlox.algorithms.encoding import make_encoder_spec, require_actions
+    from rlox.algorithms.assembly.encoding import make_encoder_spec, require_actions
 
     algo = config.algo
     require_actions(config, actions)

@@ -153,7 +153,7 @@ def _native() -> Iterator[Finding]:
 def _engine() -> Finding:
     """Check that an update of the native engine gives the numbers that torch gives."""
     try:
-        from rlox.policies import self_test
+        from rlox.parameters import self_test
     except ImportError as error:  # a package is missing; `_packages` reports it
         return Finding("engine", f"not tried: {' '.join(str(error).split())}")
     if (message := self_test.self_test_mismatch()) is not None:

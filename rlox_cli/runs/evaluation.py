@@ -34,7 +34,7 @@ from rlox_cli.runs.trust import resolve_trusted
 
 if TYPE_CHECKING:
     from rlox.algorithms import DecisionTransformer
-    from rlox.algorithms.text_facade import TextAlgorithm
+    from rlox.algorithms.text.facade import TextAlgorithm
     from rlox.runs.algorithm import Algorithm
     from rlox.training.evaluate import Evaluation
     from rlox.training.target_return import ReturnConditionedActor
@@ -63,7 +63,7 @@ def require_playable(config: EvaluateConfig) -> tuple[RunConfig, Path]:
             "that cannot render; leave video out"
         )
     if config.method == "fqe":
-        from rlox.algorithms.offline import require_env
+        from rlox.algorithms.assembly.offline import require_env
         from rlox.sources.dataset_file import read_document
 
         dataset_path = Path(config.buffer.path or "")

@@ -23,7 +23,7 @@ from rlox.algorithms import (
     HybridPPO,
     RecurrentPPO,
 )
-from rlox.algorithms.text_facade import GenerationAlgorithm, TextAlgorithm
+from rlox.algorithms.text.facade import GenerationAlgorithm, TextAlgorithm
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError, RloxError, UnsupportedSpaceError

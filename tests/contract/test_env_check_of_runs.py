@@ -16,7 +16,7 @@ from helpers.broken_envs.actions import Walled
 from helpers.broken_envs.base import Line, VectorLine
 from helpers.broken_envs.sound import MaskByMethod
 
-from rlox.algorithms.encoding import make_encoder_spec
+from rlox.algorithms.assembly.encoding import make_encoder_spec
 from rlox.configs import EnvConfig, PPOConfig
 from rlox.envs.check import Finding, check_config, check_env
 from rlox.envs.check.algorithm_fit import algorithm_obstacles

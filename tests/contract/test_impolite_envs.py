@@ -15,7 +15,10 @@ from helpers.mutating_envs import MutatingEnv, make_mutating
 from helpers.selection import each_value_once
 from torch import nn
 
-from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO, torch_dqn, torch_sac, torch_td3
+from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO
+from rlox.algorithms.dqn import learner as torch_dqn
+from rlox.algorithms.sac import learner as torch_sac
+from rlox.algorithms.td3 import learner as torch_td3
 from rlox.callbacks import Callback
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import copy_info

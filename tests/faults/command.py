@@ -31,7 +31,7 @@ PLACES: Mapping[str, tuple[tuple[str, str], tuple[str, str] | None]] = {
         ("rlox.stopping", "StopDeadline.is_expired"),
     ),
     "updating": (
-        ("rlox.algorithms.torch_ppo", "PPOLearner.update"),
+        ("rlox.algorithms.ppo.learner", "PPOLearner.update"),
         ("rlox.stopping", "StopDeadline.is_expired"),
     ),
     "evaluating": (("rlox.training.evaluate", "Evaluator.__call__"), None),

@@ -15,8 +15,9 @@ ROWS = (
     "_core types errors disk rng devices configs stopping exclusive_lock hooks importing state_tree "
     "masked_arrays plugins lazy_imports extras",
     "envs networks losses optim parameters statistics distributed",
-    "policies sources collectors loggers callbacks presets llm",
-    "training",
+    "policies sources loggers callbacks presets llm",
+    "native",
+    "collectors training",
     "runs",
     "algorithms export offline",
     "build",

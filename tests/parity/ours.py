@@ -15,9 +15,9 @@ from parity.cases import ACT, CHOICES, HIDDEN, OBS, Arrays, Case
 from parity.ours_replayed import sac, td3
 from parity.taps import Tap, copies, neutral, tensor_of, transitions
 from parity.traces import trace
-from rlox.algorithms.torch_a2c import A2CLearner
-from rlox.algorithms.torch_dqn import DQNLearner
-from rlox.algorithms.torch_ppo import PPOLearner
+from rlox.algorithms.a2c.learner import A2CLearner
+from rlox.algorithms.dqn.learner import DQNLearner
+from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.configs import A2CConfig, DQNConfig, PPOConfig
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 from rlox.policies.q_policy import QPolicy

@@ -15,8 +15,8 @@ from parity.batches import each
 from parity.cases import ACT, HIDDEN, OBS, Arrays, Case
 from parity.taps import Tap, copies, neutral, transitions
 from parity.traces import Row, trace
-from rlox.algorithms.torch_sac import SACLearner
-from rlox.algorithms.torch_td3 import TD3Learner
+from rlox.algorithms.sac.learner import SACLearner
+from rlox.algorithms.td3.learner import TD3Learner
 from rlox.configs import SACConfig, TD3Config, make
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy
 from rlox.policies.deterministic import DeterministicPolicy

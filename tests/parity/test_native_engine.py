@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from rlox._core import OnPolicyEngine
 from rlox.errors import ConfigError, ShapeError, UnknownNameError
 from rlox.losses import PPOLoss, policy_gradient, standardize, value_loss
+from rlox.native.policy import NativePolicy
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ContinuousPolicy, DiscretePolicy, MaskedDiscretePolicy, SDEPolicy
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.native import NativePolicy
 
 CASES = 1_000
 ACTIVATIONS = ("tanh", "relu", "elu", "silu")

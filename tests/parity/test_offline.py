@@ -15,10 +15,10 @@ from parity.ours_replayed import CRITICS
 from parity.transcriptions.cql import CQL, CQLChoices
 from parity.transcriptions.iql import IQL
 from parity.transcriptions.td3_bc import TD3BC
-from rlox.algorithms.torch_cql import CQLLearner
-from rlox.algorithms.torch_discrete_cql import DiscreteCQLLearner
-from rlox.algorithms.torch_iql import IQLLearner
-from rlox.algorithms.torch_td3_bc import TD3BCLearner
+from rlox.algorithms.cql.discrete import DiscreteCQLLearner
+from rlox.algorithms.cql.learner import CQLLearner
+from rlox.algorithms.iql.learner import IQLLearner
+from rlox.algorithms.td3_bc.learner import TD3BCLearner
 from rlox.configs import CQLConfig, IQLConfig, TD3BCConfig, make
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
 from rlox.policies.deterministic import DeterministicPolicy

@@ -160,7 +160,7 @@ def figures(text: str) -> dict[str, list[float]]:
 def test_the_page_shows_and_explains_every_case() -> None:
     text = PAGE.read_text("utf-8")
     assert list(figures(text)) == list(CASES)
-    table = text[text.index(END) :].partition("\n\nA batch on")[0]
+    table = text[text.index(END) :].partition("\n\nBatches in which")[0]
     explained = [
         name for names in re.findall(r"^\| (`.*?) \|", table, re.M) for name in re.findall(r"`(\w+)`", names)
     ]

@@ -2,7 +2,7 @@
 
 import torch
 
-from rlox.algorithms.on_policy import build_on_policy_run
+from rlox.algorithms.assembly.on_policy import build_on_policy_run
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam
 from rlox.runs.algorithm import Algorithm

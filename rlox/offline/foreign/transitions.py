@@ -101,7 +101,7 @@ def _flatten_column(name: str, block: ColumnBlock, source_name: str) -> NDArray[
 def _with_time_limit(
     blocks: Iterable[ColumnBlock], time_limit: int | None, metadata: Mapping[str, Any]
 ) -> Iterator[ColumnBlock]:
-    """Mark ends at `time_limit` as truncations; add `CUT_KEY` if `next_obs` was derived earlier."""
+    """Mark ends at `time_limit` as truncations; add `UNKNOWN_NEXT_KEY` if `next_obs` was derived earlier."""
     steps_before = 0  # steps of the current episode in earlier blocks
     for block in blocks:
         if time_limit is not None:
@@ -123,7 +123,7 @@ def _with_time_limit(
 
 
 def _with_next_obs(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
-    """Add `next_obs`; the last row of a block without it, or with `CUT_KEY`, waits for the next block."""
+    """Add `next_obs`; the last row of a block without it, or with `UNKNOWN_NEXT_KEY`, waits for more."""
     last_row: ColumnBlock | None = None
     for block in blocks:
         if not len(block["rewards"]):

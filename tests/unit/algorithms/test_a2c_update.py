@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.algorithms import A2C, PPO
-from rlox.algorithms.torch_a2c import A2CLearner
+from rlox.algorithms.a2c.learner import A2CLearner
 from rlox.types import Clock, Rollout
 
 KINDS: dict[str, dict[str, Any]] = {

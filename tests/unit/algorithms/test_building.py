@@ -13,7 +13,7 @@ from helpers.bit_flipping import BitFlipping
 from helpers.vectors import make_cartpoles
 
 from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO
-from rlox.algorithms.on_policy import build_on_policy_run
+from rlox.algorithms.assembly.on_policy import build_on_policy_run
 from rlox.configs import EnvConfig, PPOConfig, make_run
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.make import make_vec

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.algorithms import DQN, Rainbow
-from rlox.algorithms.torch_dqn import DQNLearner
+from rlox.algorithms.dqn.learner import DQNLearner
 from rlox.configs.dqn import DQNConfig
 from rlox.losses import categorical_kl, project_atoms, quantile_huber
 from rlox.networks.noisy import keyed_factorized_noise

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.algorithms import DQN
-from rlox.algorithms.dqn_schedule import scheduled_epsilon
-from rlox.algorithms.torch_dqn import DQNLearner
+from rlox.algorithms.dqn.common import scheduled_epsilon
+from rlox.algorithms.dqn.learner import DQNLearner
 from rlox.configs.dqn import DQNConfig
 from rlox.errors import NonFiniteError, UnsupportedSpaceError
 from rlox.losses import td_loss, td_target

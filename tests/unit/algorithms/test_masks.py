@@ -13,7 +13,7 @@ from helpers.masked_envs import BY_METHOD, Masked, make_masked
 from torch import Tensor, nn
 
 from rlox.algorithms import A2C, BC, DQN, PPO, Rainbow
-from rlox.algorithms.torch_dqn import DQNLearner
+from rlox.algorithms.dqn.learner import DQNLearner
 from rlox.collectors import RolloutCollector
 from rlox.configs import EnvConfig
 from rlox.configs.dqn import DQNConfig

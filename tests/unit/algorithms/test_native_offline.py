@@ -11,7 +11,7 @@ import pytest
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import BC, CQL, IQL, TD3BC
 from rlox.errors import ConfigError
-from rlox.policies.engine import NativeUnsupportedError
+from rlox.parameters.engine import NativeUnsupportedError
 
 N = 600
 SIZES: dict[str, Any] = {

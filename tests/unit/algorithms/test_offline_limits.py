@@ -12,10 +12,10 @@ from torch import Tensor
 
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import BC, CQL, IQL, TD3, TD3BC
-from rlox.algorithms.torch_cql import CQLLearner
-from rlox.algorithms.torch_iql import IQLLearner
-from rlox.algorithms.torch_td3 import TD3Learner
-from rlox.algorithms.torch_td3_bc import TD3BCLearner
+from rlox.algorithms.cql.learner import CQLLearner
+from rlox.algorithms.iql.learner import IQLLearner
+from rlox.algorithms.td3.learner import TD3Learner
+from rlox.algorithms.td3_bc.learner import TD3BCLearner
 from rlox.configs import CQLConfig, IQLConfig, TD3BCConfig, TD3Config, make
 from rlox.errors import ConfigError
 from rlox.losses import expectile_gradient, expectile_loss
@@ -122,7 +122,7 @@ def test_iql_evaluates_only_actions_of_the_dataset(
         seen.append((obs, actions))
         return ActionValues(critics, obs, actions, *members)
 
-    monkeypatch.setattr("rlox.algorithms.torch_iql.ActionValues", asked)
+    monkeypatch.setattr("rlox.algorithms.iql.learner.ActionValues", asked)
     torch.manual_seed(0)
     learner, data = IQLLearner(IQLPolicy(*SIZES), IQLConfig()), batches(3)
     learner.update(data, Clock(horizon=100))
@@ -231,7 +231,7 @@ def test_cql_learns_the_same_weights_for_any_size_of_chunks_of_rows(
 ) -> None:
     found = []
     for rows in (1, 40, 10_000):
-        monkeypatch.setattr("rlox.algorithms.torch_cql.MAX_ROWS", rows)
+        monkeypatch.setattr("rlox.algorithms.cql.learner.MAX_ROWS", rows)
         learner = conservative(4)
         for update in range(5):
             learner.update(one_number(), Clock(updates=update, horizon=100))

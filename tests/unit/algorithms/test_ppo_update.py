@@ -12,7 +12,7 @@ from helpers.policies import UserMlp
 from torch import Tensor, nn
 
 from rlox.algorithms import PPO
-from rlox.algorithms.torch_ppo import PPOLearner
+from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.losses import standardize
 from rlox.policies import ActorCritic
 from rlox.rng import Streams

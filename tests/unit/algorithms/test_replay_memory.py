@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlox.algorithms import DQN, off_policy
+from rlox.algorithms import DQN
+from rlox.algorithms.assembly import off_policy
 from rlox.configs.dqn import DQNConfig
 from rlox.errors import ConfigError
 from rlox.runs import preflight

@@ -17,8 +17,8 @@ from helpers.states import assert_same_state, pack_state
 from rlox import set_num_threads
 from rlox._core import Explorer, ReplayIteration
 from rlox.algorithms import DDPG, DQN, SAC, TD3
-from rlox.collectors.replay import NativeReplaySource
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.native.replay_source import NativeReplaySource
 from rlox.sources.replay import ReplaySource
 from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
 

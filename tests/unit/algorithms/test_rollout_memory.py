@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rlox.algorithms import A2C, PPO, HybridPPO, RecurrentPPO
-from rlox.algorithms.on_policy import rollout_bytes
+from rlox.algorithms.assembly.on_policy import rollout_bytes
 from rlox.algorithms.recurrent_ppo import recurrent_bytes
 from rlox.errors import ConfigError
 from rlox.parameters.encoder_cost import EncoderCost

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from rlox.algorithms import SAC
-from rlox.algorithms.torch_sac import SACLearner
+from rlox.algorithms.sac.learner import SACLearner
 from rlox.configs import SACConfig, make
 from rlox.errors import ConfigError, NonFiniteError, UnsupportedSpaceError
 from rlox.losses import temperature_loss

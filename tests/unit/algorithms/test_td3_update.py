@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlox.algorithms import DDPG, TD3
-from rlox.algorithms.torch_td3 import TD3Learner
+from rlox.algorithms.td3.learner import TD3Learner
 from rlox.configs import DDPGConfig, TD3Config, make
 from rlox.errors import UnsupportedSpaceError
 from rlox.networks import ActionValues, q_values
@@ -79,7 +79,7 @@ def test_an_action_of_the_target_stays_within_the_bounds(monkeypatch: pytest.Mon
             seen.append(actions.clone())
         return ActionValues(critics, obs, actions, *members)
 
-    monkeypatch.setattr("rlox.algorithms.torch_td3.ActionValues", asked)
+    monkeypatch.setattr("rlox.algorithms.td3.learner.ActionValues", asked)
     made.update(batches(1), Clock(horizon=100))
     assert float(seen[0].max()) == 1.0
     assert float(seen[0].min()) == 0.5

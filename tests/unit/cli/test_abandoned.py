@@ -13,9 +13,9 @@ import pytest
 from helpers.cli import TINY, Cli
 
 from rlox import stopping
-from rlox.algorithms.native_ppo import NativePPOLearner
-from rlox.algorithms.torch_dqn import DQNLearner
-from rlox.algorithms.torch_ppo import PPOLearner
+from rlox.algorithms.dqn.learner import DQNLearner
+from rlox.algorithms.ppo.learner import PPOLearner
+from rlox.algorithms.ppo.native import NativePPOLearner
 from rlox.envs.native import NativeVecEnv
 from rlox.runs.saver import Saver
 from rlox_cli.runs.run_folder import read_status

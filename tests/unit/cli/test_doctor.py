@@ -14,7 +14,7 @@ import pytest
 from helpers.cli import Cli
 from helpers.packages import EXAMPLE_POINTS, Install
 
-from rlox.policies import self_test
+from rlox.parameters import self_test
 from rlox.runs.preflight import memory_limit
 from rlox_cli.health import doctor as diagnosis
 from rlox_cli.health import requirements

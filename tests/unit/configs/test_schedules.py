@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlox.algorithms import A2C, DQN, PPO
-from rlox.algorithms.dqn_schedule import scheduled_epsilon
+from rlox.algorithms.dqn.common import scheduled_epsilon
 from rlox.configs import DQNConfig, PPOConfig, make, make_run, to_plain
 from rlox.errors import ConfigError
 from rlox.presets import preset_options

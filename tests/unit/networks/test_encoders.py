@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Conv2d, Linear, functional
 
 from rlox.algorithms import DQN, PPO, SAC
-from rlox.algorithms.encoding import make_encoder_spec
+from rlox.algorithms.assembly.encoding import make_encoder_spec
 from rlox.configs import DQNConfig, PPOConfig
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, ShapeError

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from rlox.errors import ConfigError
+from rlox.native.policy import NativePolicy
 from rlox.optim import FlatParameters
-from rlox.policies import DiscretePolicy, self_test
-from rlox.policies.native import NativePolicy
+from rlox.parameters import self_test
+from rlox.parameters.self_test import EXPECTED, OBS_DIM, ROWS, SIZES, compute_results, sine_values
+from rlox.policies import DiscretePolicy
 from rlox.policies.q_policy import QPolicy
-from rlox.policies.self_test import EXPECTED, OBS_DIM, ROWS, SIZES, compute_results, sine_values
 
 
 def wide(rate: float, *shape: int) -> Tensor:

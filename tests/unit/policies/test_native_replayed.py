@@ -14,7 +14,7 @@ import torch
 from rlox.algorithms import DDPG, DQN, SAC, TD3
 from rlox.errors import CheckpointError, ConfigError
 from rlox.optim import TargetNetwork
-from rlox.optim.native import NativeTargetNetwork
+from rlox.parameters.optimizer import NativeTargetNetwork
 from rlox.policies.value_distribution import QuantileValue
 
 SMALL: dict[str, Any] = {

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from rlox.algorithms import DQN
 from rlox.collectors import RolloutCollector
-from rlox.collectors.recurrent import RecurrentCollector
 from rlox.configs import EnvConfig, UniformConfig
 from rlox.envs.normalize import RewardNormalizer
 from rlox.policies.heads import CategoricalHead
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.sources.episodes import EpisodeTracker, RecentEpisodes
+from rlox.sources.recurrent import RecurrentCollector
 from rlox.sources.replay import ReplaySource, UpdateSchedule
 from rlox.sources.replay_sampler import ReplaySampler, make_buffer
 from rlox.types import Clock, Progress, Update

@@ -18,7 +18,7 @@ from rlox.algorithms import A2C, PPO
 from rlox.collectors import NativeCollector, RolloutCollector
 from rlox.envs.native import NativeVecEnv
 from rlox.errors import ConfigError, ShapeError
-from rlox.policies.native import NativePolicy
+from rlox.native.policy import NativePolicy
 from rlox.types import Episode, Rollout
 
 SETTINGS: list[dict[str, Any]] = [

@@ -12,13 +12,13 @@ from helpers.envs import AlwaysTruncates, ScriptedVecEnv, random_script
 from numpy.typing import NDArray
 from torch import Tensor
 
-import rlox.collectors.recurrent as module
-from rlox.collectors.recurrent import RecurrentCollector
+import rlox.sources.recurrent as module
 from rlox.envs.base import LIFE_LOST, EpisodeEnds
 from rlox.errors import ConfigError
 from rlox.policies import DiscretePolicy
 from rlox.policies.heads import CategoricalHead
 from rlox.policies.recurrent import RecurrentActorCritic
+from rlox.sources.recurrent import RecurrentCollector
 from rlox.types import Rollout
 
 T, N, GAMMA, SEED = 12, 5, 0.9, 1

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from rlox import compute_vtrace
 from rlox.algorithms import A2C, PPO
-from rlox.algorithms.torch_a2c import A2CLearner
-from rlox.algorithms.torch_ppo import PPOLearner
+from rlox.algorithms.a2c.learner import A2CLearner
+from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.collectors import RolloutCollector
 from rlox.configs import EnvConfig
 from rlox.errors import ShapeError

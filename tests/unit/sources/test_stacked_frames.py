@@ -17,7 +17,8 @@ from gymnasium.wrappers import (
 )
 from helpers.lost_steps import lose_steps
 
-from rlox.algorithms import DQN, SAC, off_policy
+from rlox.algorithms import DQN, SAC
+from rlox.algorithms.assembly import off_policy
 from rlox.envs.frame_stacks import stacked_frames
 from rlox.sources import replay_sampler
 

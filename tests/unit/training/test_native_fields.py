@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from helpers.small_ppo import small_ppo
 
-from rlox.algorithms.on_policy import build_on_policy_run
-from rlox.algorithms.torch_ppo import PPOLearner
+from rlox.algorithms.assembly.on_policy import build_on_policy_run
+from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.build import build
 from rlox.configs import RunConfig, make_run
 from rlox.configs.params import param

@@ -1,0 +1,1 @@
+"""Construction of the components of a run, and what the learners of a family share."""

@@ -1,0 +1,308 @@
+"""Construction of on-policy runs, which learn from rollouts of their own policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+
+from rlox.algorithms.assembly.encoding import EncoderSpec, make_encoder_spec, require_actions
+from rlox.configs import RunConfig
+from rlox.configs.code import Code
+from rlox.configs.on_policy import OnPolicyConfig
+from rlox.configs.params import object_name
+from rlox.devices import is_module
+from rlox.envs.actions import ActionCodec
+from rlox.envs.base import VectorEnv
+from rlox.envs.engines.factories import close_on_error
+from rlox.envs.make import EvalEnvFactory
+from rlox.envs.spaces import format_space
+from rlox.errors import ConfigError
+from rlox.native.collector import NativeCollector
+from rlox.native.fused_source import FusedLearner, FusedSource
+from rlox.native.policy import ActorCriticSizes, NativePolicy
+from rlox.parameters.encoder_cost import NO_COST, EncoderCost
+from rlox.parameters.lazy_torch import ActingPolicy
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.preflight import require_memory, require_networks
+from rlox.sources.arena import Arena
+from rlox.sources.collector import SCORE_IMAGES, SCORE_ROWS
+from rlox.sources.rollout import RolloutSource
+from rlox.sources.rollout_collector import RolloutCollector
+from rlox.training.actor import Actor, BaseActor, NativeActor
+from rlox.training.backend import NATIVE, TORCH_BACKEND, BackendSelector, native_refusal_message
+from rlox.training.components import BuildContext, RunComponents
+from rlox.training.evaluate import Evaluator
+from rlox.training.loop import Learner
+from rlox.training.native_fields import require_native
+from rlox.types import Clock, Rollout
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from torch import nn
+
+    from rlox.policies.base import ActorCritic
+
+__all__ = [
+    "NativeLearnerFactory",
+    "build_on_policy_run",
+    "get_collector",
+    "rollout_bytes",
+    "split_policy_argument",
+    "update_label",
+]
+
+
+@dataclass(frozen=True)
+class NativeLearnerFactory:
+    """Makes a native learner instead of the torch learner, if `selector` chooses the native engine."""
+
+    selector: BackendSelector
+    make_learner: Callable[[NativePolicy], Learner[Rollout]]
+
+
+@runtime_checkable
+class HasNativePolicy(Protocol):
+    """A learner with a policy that acts in Rust."""
+
+    native: NativePolicy
+
+
+def build_on_policy_run(
+    config: RunConfig,
+    context: BuildContext,
+    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    minibatch_size: int | None = None,
+    n_orders: int = 0,
+    native_factory: NativeLearnerFactory | None = None,
+) -> RunComponents:
+    """Build the components of a run that learns from rollouts of `algo.n_steps` steps.
+
+    The policy is the user's or the one that `config` describes. `minibatch` is the number of rows per
+    gradient step on the shuffled rollout; with `None` a step uses all rows, and they are not copied.
+    `orders` is the number of permutations of all rows that are in memory at the same time. `native_factory`
+    makes a native learner instead of the one in torch, if the backend is native.
+    """
+    algo, env_config = cast(OnPolicyConfig, config.algo), config.env
+    if native_factory is None and algo.backend == NATIVE:
+        raise ConfigError(native_refusal_message(f"{algo.name} has no native engine"))
+    collector_class = RolloutCollector if algo.backend == "torch" else NativeCollector
+    collector = collector_class(
+        env_config.id if context.env is None else context.env,
+        env_config.n_envs,
+        config.seed,
+        context.device_name,
+        algo.gamma,
+        algo.gae_lambda,
+        config=env_config,
+    )
+    with close_on_error(collector, context.env):
+        require_actions(config, collector.env.actions)
+        return _build(config, context, collector, make_learner, minibatch_size, n_orders, native_factory)
+
+
+def _build(
+    config: RunConfig,
+    context: BuildContext,
+    collector: RolloutCollector,
+    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    minibatch_size: int | None,
+    n_orders: int,
+    native_factory: NativeLearnerFactory | None,
+) -> RunComponents:
+    """Build source, learner, actor and evaluator for the environments of a collector."""
+    algo, env_config, env = cast(OnPolicyConfig, config.algo), config.env, collector.env
+    has_user_policy = context.policy is not None or algo.policy is not None
+    widths = ((), ()) if has_user_policy else algo.hidden_widths
+    observations = env.observations
+    encoder_args = (algo, observations, config.env.id, algo.share_encoder)
+    encoder_spec = (
+        EncoderSpec(observations.input_dim) if has_user_policy else make_encoder_spec(*encoder_args)
+    )
+    require_memory(
+        rollout_bytes(algo, env, context.device_name == "cpu", minibatch_size, widths, encoder_spec.cost)
+        + 8 * n_orders * algo.n_steps * env.n_envs,
+        f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
+        "algo.n_steps or env.n_envs",
+    )
+    if not has_user_policy:
+        _require_box_for_sde(algo, env.actions)
+        require_vector_for_log_std(config, context, env.actions)
+        heads, features = (env.actions.size, 1), encoder_spec.features
+        require_networks(
+            *((features, *hidden, n_outputs) for hidden, n_outputs in zip(widths, heads, strict=True)),
+            extra_parameters=encoder_spec.cost.parameters * (1 if algo.share_encoder else 2),
+        )
+    learner, policy = _build_learner(config, context, env, encoder_spec, make_learner, native_factory)
+    actor_class: type[BaseActor[Any]] = NativeActor if isinstance(policy, NativePolicy) else Actor
+    normalizer = collector.obs_normalizer
+    actor = actor_class(policy, env.observations, env.actions, normalizer, context.device_name)
+    source = _make_source(collector, policy, learner, algo.n_steps)
+    evaluator = Evaluator(actor, EvalEnvFactory(env_config, context.env), config.eval, env)
+    backend = native_factory.selector.backend if native_factory else TORCH_BACKEND
+    return RunComponents(source, learner, actor, evaluator, encoder_spec.descriptions, backend)
+
+
+def _build_learner(
+    config: RunConfig,
+    context: BuildContext,
+    env: VectorEnv,
+    encoder_spec: EncoderSpec,
+    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    native_factory: NativeLearnerFactory | None,
+) -> tuple[Learner[Rollout], ActingPolicy]:
+    """Build the learner and the policy that acts."""
+    algo = cast(OnPolicyConfig, config.algo)
+    has_user_policy = context.policy is not None or algo.policy is not None
+    if native_factory is not None and not has_user_policy:
+        sizes = _network_sizes(algo, encoder_spec.features, env.actions)
+        native = native_factory.selector.make_native(
+            sizes.max_width, lambda: _build_native_policy(config, context, env, encoder_spec, sizes)
+        )
+        if native is not None:
+            return native_factory.make_learner(native), native
+    from rlox.algorithms.assembly.torch_policies import build_policy, build_user_policy
+
+    if not has_user_policy:
+        policy = build_policy(config, context, env, encoder_spec)
+        return make_learner(policy), policy
+    policy = build_user_policy(config, context, env)
+    if native_factory is None:
+        return make_learner(policy), policy
+    make_native_learner = native_factory.make_learner
+    learner = native_factory.selector.make_learner(
+        policy, lambda: make_native_learner(NativePolicy.from_module(policy)), lambda: make_learner(policy)
+    )
+    return learner, learner.native if isinstance(learner, HasNativePolicy) else policy
+
+
+def _network_sizes(algo: OnPolicyConfig, features: int, actions: ActionCodec) -> ActorCriticSizes:
+    """Return the sizes of the configured networks."""
+    kind = "choices" if actions.choices else "sde" if algo.use_sde else "numbers"
+    noise_interval = algo.sde_sample_freq if algo.use_sde else 1
+    actor, critic = algo.hidden_widths
+    return ActorCriticSizes(
+        kind,
+        actions.size,
+        features,
+        actor,
+        critic,
+        algo.activation,
+        noise_interval if noise_interval > 0 else None,
+    )
+
+
+def _build_native_policy(
+    config: RunConfig,
+    context: BuildContext,
+    env: VectorEnv,
+    encoder_spec: EncoderSpec,
+    sizes: ActorCriticSizes,
+) -> NativePolicy:
+    """Build the configured policy in Rust; `ConfigError` if the native engine does not support it."""
+    algo, actions, mask_dim = cast(OnPolicyConfig, config.algo), env.actions, env.observations.mask_dim
+    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
+
+    def make_module() -> ActorCritic:
+        from rlox.algorithms.assembly.torch_policies import make_policy
+
+        return make_policy(algo, encoder_spec.features, actions, mask_dim > 0)
+
+    return NativePolicy.create(sizes, config.seed, algo.ortho_init, algo.log_std_init, make_module)
+
+
+def _make_source(
+    collector: RolloutCollector, policy: ActingPolicy, learner: Learner[Rollout], n_steps: int
+) -> RolloutSource:
+    """Make a fused source if collector and learner support it, else a source of rollouts."""
+    if isinstance(learner, FusedLearner) and isinstance(collector, NativeCollector):
+        return FusedSource(collector, learner.native, n_steps, learner)
+    acting_policy: ActingPolicy = learner.native if isinstance(learner, HasNativePolicy) else policy
+    return RolloutSource(collector, acting_policy, n_steps)
+
+
+def _require_box_for_sde(algo: OnPolicyConfig, actions: ActionCodec) -> None:
+    """Raise `ConfigError` for gSDE with discrete actions."""
+    if actions.choices and algo.use_sde:
+        space_text = "Discrete" if actions.is_discrete else format_space(actions.space)
+        raise ConfigError(
+            f"algo.use_sde=true needs Box actions, but this environment has {space_text} actions; leave "
+            "algo.use_sde out"
+        )
+
+
+def require_vector_for_log_std(config: RunConfig, context: BuildContext, actions: ActionCodec) -> None:
+    """Raise `ConfigError` if a new run sets `log_std_init` and its actions are only choices."""
+    algo = cast(OnPolicyConfig, config.algo)
+    value, default = algo.log_std_init, type(algo).log_std_init
+    if context.is_new_run and not actions.box_dim and value != default:
+        raise ConfigError(
+            f"algo.log_std_init={value:g}: {config.env.id} has {format_space(actions.space)} actions, which "
+            f"have no standard deviation; leave it out, or set it to {default:g} if a preset sets it"
+        )
+
+
+def split_policy_argument(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
+    """Return a façade's policy if it is a module; set `options["policy"]` to its name, or to the factory."""
+    if policy is None:
+        return None
+    module = policy if is_module(policy) else None
+    options["policy"] = policy if module is None else object_name(module)
+    return module
+
+
+def rollout_bytes(
+    config: OnPolicyConfig,
+    env: VectorEnv,
+    on_cpu: bool,
+    minibatch_size: int | None,
+    widths: tuple[Sequence[int], Sequence[int]],
+    encoder_cost: EncoderCost = NO_COST,
+) -> int:
+    """Estimate the bytes that one rollout and its update need, without parameters and environments.
+
+    It counts the arena, the hidden layers while the rollout's rows are scored, and the update. The update
+    needs a shuffled copy of the rollout (with `minibatch`) and, for the rows of one gradient step, the saved
+    activations of the hidden layers of actor and critic (`widths`; empty for a user's policy, whose layers
+    are unknown), the gradients of the widest layer, and the activations of the encoders (`encoder_cost`).
+    All but the arena is in device memory, which counts only if the device is the CPU.
+    """
+    actions, observations = env.actions, env.observations
+    rows = config.n_steps * env.n_envs
+    arena_bytes = Arena.byte_size(config.n_steps, env.n_envs, observations.dim, actions, observations.dtype)
+    if not on_cpu:
+        return arena_bytes
+    hidden = [*widths[0], *widths[1]]
+    max_width, head_numbers = (
+        max(hidden, default=0),
+        8 * (actions.scoring_width + 1),
+    )  # numbers per row; the heads are an estimate
+    # elu and silu save their input and their output
+    saved_activations = sum(hidden) * (2 if config.activation in ("elu", "silu") else 1)
+    if config.use_sde:
+        saved_activations += sum(widths[0][-1:])
+    score_rows = min(rows, SCORE_IMAGES if observations.images else SCORE_ROWS)
+    score_bytes = 4 * score_rows * (3 * max_width + head_numbers + encoder_cost.peak_activations)
+    image_numbers = (encoder_cost.saved_activations + encoder_cost.peak_activations) * (
+        1 if config.share_encoder else 2
+    )
+    learn_bytes = (
+        4
+        * min(minibatch_size or rows, rows)
+        * (saved_activations + 2 * max_width + head_numbers + image_numbers)
+    )
+    if config.share_encoder:
+        score_bytes += 4 * rows * encoder_cost.features  # features saved while acting
+    if minibatch_size:
+        learn_bytes += rows * (observations.row_bytes + actions.row_bytes + 4 * 4 + 8)
+    return arena_bytes + score_bytes + learn_bytes
+
+
+def get_collector(algorithm: Algorithm) -> RolloutCollector:
+    """Return the algorithm's collector of rollouts."""
+    collector: RolloutCollector = algorithm.source.collector
+    return collector
+
+
+def update_label(index: int, n_rows: int, clock: Clock) -> str:
+    """Return how messages name the update on rollout number `index`, which has `rows` rows."""
+    return f"update of rollout {index} (env_steps {clock.env_steps + n_rows})"

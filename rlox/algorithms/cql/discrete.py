@@ -1,0 +1,93 @@
+"""CQL(H)'s update for discrete actions in torch: double Q-learning's with a conservative penalty."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from rlox.algorithms.assembly.encoding import EncoderSpec
+from rlox.algorithms.cql.learner import make_penalty_weight
+from rlox.configs import CQLConfig, RunConfig
+from rlox.envs.actions import ActionCodec
+from rlox.losses import critics_loss, td_target
+from rlox.networks import init_weights
+from rlox.optim import Adam, TargetNetwork
+from rlox.policies.min_q import MinQPolicy
+from rlox.training.components import BuildContext
+from rlox.training.finite import require_finite_parameters
+from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each
+from rlox.training.replay_update import Stateful, update_label
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["DiscreteCQLLearner", "build_torch"]
+
+METRIC_NAMES = ("loss/critic", "loss/conservative", "value/q_mean", "train/grad_norm", "cql/alpha")
+
+
+class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
+    """Updates critics of discrete actions, their target and the penalty's weight from transitions."""
+
+    def __init__(self, policy: MinQPolicy, config: CQLConfig) -> None:
+        self.config = config
+        self.critic_optimizer = Adam(policy.critic, config.initial("learning_rate"), eps=1e-8)
+        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
+        self.weight = make_penalty_weight(config, self.critic_optimizer.vector)
+        parts: dict[str, Stateful] = {"critic": self.critic_optimizer, "target": self.target}
+        super().__init__(policy, {**parts, "weight": self.weight}, [self.target])
+
+    @torch.no_grad()
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """Update critics and target once per batch."""
+        self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)
+        batch, label = batch.to(self.critic_optimizer.vector.device), update_label(batch, clock)
+        number = clock.updates
+        update = learn_each(batch, lambda i: self._step(batch, i, number + i), METRIC_NAMES, label)
+        require_finite_parameters(self.policy, self.critic_optimizer.vector, label)
+        return replace(update, metrics={**update.metrics, "train/learning_rate": self.critic_optimizer.lr})
+
+    def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
+        """Take one step on sum_i E[(Q_i - y)^2 + w (log sum_a exp Q_i(s, a) - Q_i(s, a of the dataset))]."""
+        config, like = self.config, self.critic_optimizer.vector
+        target_q = self._target_q(batch, i)
+        values = self.policy.critic.trace(cast_obs(batch.obs[i], like))
+        q_values, weight, rows = values.out, self.weight.alpha, len(target_q)
+        actions = batch.actions[i].reshape(1, -1, 1).long().expand(len(q_values), -1, -1)
+        q = q_values.gather(-1, actions).squeeze(-1)
+        penalty = (q_values.logsumexp(-1) - q).mean()
+        slope = weight * q_values.softmax(-1)
+        slope.scatter_add_(-1, actions, (2.0 * (q - target_q) - weight).unsqueeze(-1))
+        values.learn(slope.div_(rows))
+        norm = self.critic_optimizer.clip(config.max_grad_norm)
+        self.critic_optimizer.step()
+        self.weight.learn(penalty, self.critic_optimizer.lr)
+        if (update + 1) % config.target_update_interval == 0:
+            self.target.polyak_update(config.tau)
+        loss = critics_loss(q, target_q)
+        return torch.stack([loss, penalty, q.mean(), norm, weight]), (q - target_q).abs().mean(0)
+
+    def _target_q(self, batch: Transitions, i: int) -> Tensor:
+        """Return R + gamma min_i Qbar_i(s', argmax_a min_i Q_i(s', a)), where Qbar are target critics.
+
+        It is double Q-learning (van Hasselt et al. 2016) with several critics.
+        """
+        like = self.critic_optimizer.vector
+        next_obs = cast_obs(batch.next_obs[i], like)
+        greedy = self.policy.mode(next_obs).unsqueeze(-1)
+        next_values: Tensor = self.target.module(next_obs).amin(0).gather(-1, greedy).squeeze(-1)
+        return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_values)
+
+
+def build_torch(
+    config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
+) -> tuple[MinQPolicy, DiscreteCQLLearner]:
+    """Build the policy and its learner."""
+    algo = cast(CQLConfig, config.algo)
+    sizes = (encoder_spec.features, actions.size, algo.n_critics, algo.net_arch, algo.activation)
+    policy = init_weights(MinQPolicy(*sizes), config.seed)
+    policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    policy = policy.to(context.device)
+    return policy, DiscreteCQLLearner(policy, algo)

@@ -1,0 +1,175 @@
+"""CQL(H)'s update for continuous actions in torch: soft actor-critic's with a conservative penalty."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from rlox.algorithms.assembly.encoding import EncoderSpec
+from rlox.algorithms.sac.common import resolve_target_entropy
+from rlox.algorithms.sac.learner import SACLearner, build_squashed_policy
+from rlox.configs import CQLConfig, RunConfig
+from rlox.configs.schedules import is_constant
+from rlox.envs.actions import ActionCodec
+from rlox.losses import critics_loss, td_target
+from rlox.networks import ActionValues, init_weights, squashed_log_prob
+from rlox.policies.soft import SquashedSACPolicy
+from rlox.training.components import BuildContext
+from rlox.training.cql_penalty import (
+    FixedPenaltyWeight,
+    LearnedPenaltyWeight,
+    PenaltyNoise,
+    PenaltyNoiseFunction,
+)
+from rlox.training.finite import require_finite
+from rlox.training.learner import NoiseFunction, UpdateNoise, cast_obs
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["CQLLearner", "build_torch"]
+
+MAX_ROWS = 512  # rows per pass over the actions of several states; more are no faster and need more memory
+
+
+class PenaltySamples(NamedTuple):
+    """The random numbers of a critic step."""
+
+    next_noise: Tensor  # [B, act_dim]
+    normal: Tensor  # [2, B, n, act_dim]
+    uniform: Tensor  # [B, n, act_dim]
+
+
+class CQLLearner(SACLearner):
+    """Soft actor-critic with a conservative penalty on the critics, and the penalty's weight.
+
+    `penalty_noise` returns the random numbers that estimate the penalty of an update.
+    """
+
+    policy: SquashedSACPolicy
+    config: CQLConfig
+
+    def __init__(
+        self,
+        policy: SquashedSACPolicy,
+        config: CQLConfig,
+        target_entropy: float,
+        noise: NoiseFunction,
+        penalty_noise: PenaltyNoiseFunction,
+    ) -> None:
+        super().__init__(policy, config, target_entropy, noise)
+        self._penalty_noise = penalty_noise
+        self.weight = make_penalty_weight(config, self.critic_optimizer.vector)
+        self._parts = {**self._parts, "weight": self.weight}
+        self._penalties: list[Tensor] = []  # of the present update
+
+    def _apply_schedules(self, clock: Clock) -> None:
+        """Set the learning rates; the actor's is `actor_learning_rate`."""
+        super()._apply_schedules(clock)
+        is_rate_constant = is_constant(self.config.actor_learning_rate)  # else it has its own schedule
+        decay_factor = clock.remaining if self.config.anneal_lr and is_rate_constant else 1.0
+        self.actor_optimizer.lr = decay_factor * self.config.at("actor_learning_rate", clock.remaining)
+
+    def _add_metrics(self, update: Update) -> Update:
+        """Add the learning rates of critics and actor to the update's metrics."""
+        result = super()._add_metrics(update)
+        learning_rates = {
+            "train/learning_rate": self.critic_optimizer.lr,
+            "train/actor_learning_rate": self.actor_optimizer.lr,
+        }
+        return replace(result, metrics={**result.metrics, **learning_rates})
+
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
+        update = super()._learn(batch, first_update, label)
+        penalties = torch.stack(self._penalties)
+        self._penalties.clear()
+        require_finite(penalties.unsqueeze(-1), ("loss/conservative",), label)
+        extra_metrics = {"loss/conservative": float(penalties.mean()), "cql/alpha": float(self.weight.alpha)}
+        return replace(update, metrics={**update.metrics, **extra_metrics})
+
+    def _noise(self, update: int, rows: int, like: Tensor) -> tuple[Tensor, PenaltySamples]:
+        noise = self.noise(update, (2, *self.policy.noise_shape(rows)), like)
+        shape = (rows, self.config.n_random_actions, self.policy.actor.act_dim)
+        return noise[0], PenaltySamples(noise[1], *self._penalty_noise(update, shape, like))
+
+    def _improve_critics(
+        self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: PenaltySamples
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Step the critics on sum_i E[(Q_i - y)^2] + w penalty_i, without entropy in y.
+
+        Squared errors have no factor 1/2. The authors' code has none either, and their penalty weights are
+        meant for it.
+        """
+        policy, like = self.policy, self.critic_optimizer.vector
+        next_obs = cast_obs(batch.next_obs[i], like)
+        sampled_actions, _, _ = policy.draw(next_obs, noise.next_noise)
+        value, _ = policy.value(self.target.module, next_obs, sampled_actions)
+        target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+        actions, log_p = self._sample_actions(obs, next_obs, noise)
+        actions = torch.cat([actions, batch.actions[i].to(like).unsqueeze(1)], 1)
+        q, penalty = self._critic_gradients(obs, actions, log_p, target_q)
+        norm = self.critic_optimizer.clip(self.config.max_grad_norm)
+        self.critic_optimizer.step()
+        self._penalties.append(penalty)
+        self.weight.learn(penalty, self.critic_optimizer.lr)
+        return critics_loss(q, target_q), q, (q - target_q).abs().mean(0), norm
+
+    def _sample_actions(self, obs: Tensor, next_obs: Tensor, noise: PenaltySamples) -> tuple[Tensor, Tensor]:
+        """Sample uniform actions and the policy's at s and s', `[B, 3 n, act_dim]`, with log-densities."""
+        mean, log_std = self.policy.actor(torch.cat([obs, next_obs]))
+        mean, log_std = (torch.unflatten(x, 0, (2, -1)).unsqueeze(2) for x in (mean, log_std))
+        u = mean + log_std.exp() * noise.normal
+        policy_log_prob = squashed_log_prob(u, mean, log_std)
+        uniform_log_prob = torch.full_like(policy_log_prob[0], -noise.uniform.shape[-1] * math.log(2.0))
+        return torch.cat([noise.uniform, *u.tanh()], 1), torch.cat([uniform_log_prob, *policy_log_prob], 1)
+
+    def _critic_gradients(
+        self, obs: Tensor, actions: Tensor, log_p: Tensor, target_q: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Set the critics' gradients; return Q_i of the dataset's actions and the mean penalty.
+
+        The last of each state's `actions` is the dataset's. penalty_i = log(1/3n sum_k exp(Q_i(s, a_k) -
+        log p_k)) - Q_i(s, a), where the first term estimates the log of the integral of exp Q_i(s, .). Each
+        pass covers only some of the states, to bound memory.
+        """
+        n_actions, weight, rows = actions.shape[1], self.weight.alpha, len(obs)
+        states_per_pass = max(1, MAX_ROWS // n_actions)
+        total = torch.zeros_like(self.critic_optimizer.gradient)
+        data_values, penalties = [], []
+        for start in range(0, rows, states_per_pass):
+            chunk = slice(start, start + states_per_pass)
+            inputs = obs[chunk].repeat_interleave(n_actions, 0), actions[chunk].flatten(0, 1)
+            values = ActionValues(self.policy.critic, *inputs)
+            q = torch.unflatten(values.out, -1, (-1, n_actions))
+            corrected_q = q[..., :-1] - log_p[chunk]
+            penalties.append(corrected_q.logsumexp(-1) - math.log(n_actions - 1) - q[..., -1])
+            data_values.append(q[..., -1])
+            slope = torch.cat([weight * corrected_q.softmax(-1), torch.zeros_like(q[..., -1:])], -1)
+            slope[..., -1] = 2.0 * (q[..., -1] - target_q[chunk]) - weight
+            values.learn(slope.div_(rows).flatten(-2))
+            total.add_(self.critic_optimizer.gradient)
+        self.critic_optimizer.gradient.copy_(total)
+        return torch.cat(data_values, -1), torch.cat(penalties, -1).mean()
+
+
+def make_penalty_weight(config: CQLConfig, like: Tensor) -> FixedPenaltyWeight:
+    """Make the penalty's weight, learned if `auto_alpha` is set."""
+    if not config.auto_alpha:
+        return FixedPenaltyWeight(config.cql_alpha, like)
+    lr = config.initial("learning_rate")
+    return LearnedPenaltyWeight(config.cql_alpha, config.cql_target_value, lr, like)
+
+
+def build_torch(
+    config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
+) -> tuple[SquashedSACPolicy, CQLLearner]:
+    """Build the policy and its learner."""
+    algo = cast(CQLConfig, config.algo)
+    policy = init_weights(build_squashed_policy(algo, encoder_spec.features, actions.size), config.seed)
+    policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
+    policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    policy = policy.to(context.device)
+    noise, penalty_noise = UpdateNoise(context.streams), PenaltyNoise(config.seed)
+    return policy, CQLLearner(policy, algo, resolve_target_entropy(algo, actions), noise, penalty_noise)

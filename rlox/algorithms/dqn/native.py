@@ -1,0 +1,88 @@
+"""DQN's update in Rust: one call learns from all batches of a training."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from rlox.algorithms.assembly.encoding import EncoderSpec
+from rlox.algorithms.assembly.native_learners import NativeReplayLearner, batch_columns
+from rlox.algorithms.assembly.off_policy import OffPolicyComponents
+from rlox.algorithms.dqn.common import METRIC_NAMES, DQNLearnerMixin, scheduled_epsilon
+from rlox.configs import DQNConfig, RunConfig
+from rlox.envs.base import VectorEnv
+from rlox.native.exploration import NativeEpsilonGreedy
+from rlox.native.q_policy import NativeQPolicy, QSizes
+from rlox.parameters.engine import counted_steps, label_errors
+from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.training.components import BuildContext
+from rlox.training.native_fields import require_native
+from rlox.training.replay_update import build_update, update_label
+from rlox.types import Clock, Transitions, Update
+
+if TYPE_CHECKING:  # a run of the native engine imports no torch
+    from rlox.policies.q_policy import QPolicy
+
+__all__ = ["NativeDQNLearner", "build_native"]
+
+
+class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
+    """Native counterpart of `DQNLearner`: results differ by rounding only; states are interchangeable."""
+
+    def __init__(self, native: NativeQPolicy, config: DQNConfig) -> None:
+        self.native, self.config = native, config
+        parameters, lr = native.parameter_vectors[""], config.initial("learning_rate")
+        self.optimizer = NativeOptimizer(parameters, ADAM_MOMENTS, lr, config.adam_eps)
+        self.target_network: NativeTargetNetwork = NativeTargetNetwork(parameters)
+        super().__init__(
+            native, {"adam": self.optimizer, "target": self.target_network}, [self.target_network]
+        )
+
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """Take one step per batch; environment steps decide when the target network is updated."""
+        self.native.check()
+        self._apply_schedules(batch.env_steps, clock)
+        update = self._learn(batch, update_label(batch, clock))
+        return self._add_metrics(update, batch.env_steps, clock)
+
+    def _learn(self, batch: Transitions, label: str) -> Update:
+        adam, config = self.optimizer, self.config
+        errors = np.empty(batch.rewards.shape, np.float32)
+        with label_errors(label), counted_steps(adam) as steps:
+            result = self.native.update_engine.learn(
+                adam.vector,
+                self.target_network.vector,
+                adam.moment("exp_avg"),
+                adam.moment("exp_avg_sq"),
+                steps,
+                *batch_columns(batch),
+                errors,
+                None if batch.weights is None else np.asarray(batch.weights),
+                learning_rate=adam.lr,
+                double=config.double_dqn,
+                loss=config.loss,
+                max_grad_norm=config.max_grad_norm,
+                adam_eps=adam.eps,
+            )
+        values = result["loss"], result["q_mean"], result["grad_norm"]
+        return build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors)
+
+
+def build_native(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, sizes: QSizes
+) -> OffPolicyComponents:
+    """Build policy, exploration and learner; `NativeUnsupportedError` for networks that need torch."""
+    algo = cast(DQNConfig, config.algo)
+    is_masked = env.observations.mask_dim > 0
+    require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None, is_masked)
+
+    def make_module() -> QPolicy:
+        from rlox.algorithms.dqn.learner import build_policy
+
+        return build_policy(algo, env, encoder_spec)
+
+    native = NativeQPolicy(sizes, config.seed, make_module)
+    explorer = NativeEpsilonGreedy(native, env.n_envs, partial(scheduled_epsilon, algo), config.seed)
+    return OffPolicyComponents(native, explorer, NativeDQNLearner(native, algo))

@@ -1,0 +1,102 @@
+"""Implicit Q-learning's update in Rust."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from rlox.algorithms.assembly.encoding import EncoderSpec
+from rlox.algorithms.assembly.native_learners import NativeReplayLearner, batch_columns
+from rlox.algorithms.iql import common as iql_schedule
+from rlox.configs import IQLConfig, RunConfig
+from rlox.envs.actions import ActionCodec
+from rlox.native.offline_policies import NativeIQLPolicy
+from rlox.native.vector_policies import ContinuousSizes
+from rlox.parameters.engine import adam_vectors, label_errors
+from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.training.components import BuildContext
+from rlox.training.native_fields import require_native
+from rlox.training.replay_update import build_update, update_label
+from rlox.types import Clock, Transitions, Update
+
+if TYPE_CHECKING:
+    from rlox.policies.implicit import IQLPolicy
+
+__all__ = ["NativeIQLLearner", "build_native_iql"]
+
+
+class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
+    """Native counterpart of `IQLLearner`: results differ by rounding only; states are interchangeable."""
+
+    def __init__(self, native: NativeIQLPolicy, config: IQLConfig) -> None:
+        self.native, self.config = native, config
+        lr, parts = config.initial("learning_rate"), native.parameter_vectors
+        self.actor_optimizer, self.critic_optimizer, self.value_optimizer = (
+            NativeOptimizer(parts[name], ADAM_MOMENTS, lr, 1e-8) for name in ("actor", "critic", "value")
+        )
+        self.target = NativeTargetNetwork(parts["critic"])
+        named = {
+            "actor": self.actor_optimizer,
+            "critic": self.critic_optimizer,
+            "value": self.value_optimizer,
+        }
+        super().__init__(native, {**named, "target": self.target}, [self.target])
+
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """Update value network, actor, critics and target once per batch."""
+        self._apply_schedules(clock)
+        self.native.check()
+        config, errors = self.config, np.empty(batch.rewards.shape, np.float32)
+        adam_contexts = (
+            adam_vectors(self.actor_optimizer),
+            adam_vectors(self.critic_optimizer),
+            adam_vectors(self.value_optimizer),
+        )
+        with (
+            label_errors(update_label(batch, clock)),
+            adam_contexts[0] as actor,
+            adam_contexts[1] as critic,
+            adam_contexts[2] as value,
+        ):
+            result = self.native.engine.learn(
+                actor,
+                critic,
+                value,
+                self.target.vector,
+                *batch_columns(batch),
+                errors,
+                learning_rate=self.critic_optimizer.lr,
+                actor_learning_rate=self.actor_optimizer.lr,
+                tau=config.tau,
+                expectile=config.expectile,
+                temperature=config.temperature,
+                max_weight=config.max_weight,
+                max_grad_norm=config.max_grad_norm,
+                adam_eps=self.critic_optimizer.eps,
+            )
+        names = ("critic", "value", "actor", "q_mean", "v_mean", "weight", "grad_norm")
+        values = (result[name] for name in names)
+        return self._add_metrics(
+            build_update(batch, dict(zip(iql_schedule.METRIC_NAMES, values, strict=True)), errors)
+        )
+
+
+def build_native_iql(
+    config: RunConfig,
+    context: BuildContext,
+    encoder_spec: EncoderSpec,
+    actions: ActionCodec,
+    sizes: ContinuousSizes,
+) -> tuple[NativeIQLPolicy, NativeIQLLearner]:
+    """Build IQL's policy and learner; `NativeUnsupportedError` for networks that need torch."""
+    algo = cast(IQLConfig, config.algo)
+    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
+
+    def make_module() -> IQLPolicy:
+        from rlox.algorithms.iql.learner import build_policy
+
+        return build_policy(algo, encoder_spec.features, sizes.size)
+
+    native = NativeIQLPolicy(sizes, config.seed, make_module)
+    return native, NativeIQLLearner(native, algo)

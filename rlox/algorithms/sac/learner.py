@@ -1,0 +1,170 @@
+"""Soft actor-critic's update in torch, for continuous and discrete actions."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from rlox.algorithms.assembly.encoding import EncoderSpec
+from rlox.algorithms.assembly.off_policy import OffPolicyComponents, ReplayLearnerMixin
+from rlox.algorithms.sac.common import METRIC_NAMES, SACLikeConfig, resolve_target_entropy
+from rlox.configs import RunConfig, SACConfig
+from rlox.envs.actions import UnitCodec
+from rlox.envs.base import VectorEnv
+from rlox.losses import critics_gradient, critics_loss, soft_policy_loss, td_target
+from rlox.networks import (
+    EnsembleMLP,
+    SquashedGaussianPolicy,
+    SquashedSDEPolicy,
+    inference_function,
+    init_weights,
+)
+from rlox.optim import Adam, TargetNetwork
+from rlox.policies.exploration import CategoricalExploration, NoisyExploration
+from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
+from rlox.training.coefficients import LearnedTemperature, Temperature
+from rlox.training.components import BuildContext
+from rlox.training.finite import require_finite_parameters
+from rlox.training.learner import ActorCriticLearner, NoiseFunction, UpdateNoise, cast_obs, learn_each
+from rlox.training.replay_update import Stateful, update_label
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["SACLearner", "build_continuous", "build_discrete", "build_squashed_policy"]
+
+HALF = 0.5  # factor of the critics' loss, as in the paper's eq. 5
+
+
+class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
+    """Updates an actor, critics with a target, and a temperature from batches of transitions.
+
+    `target_entropy` applies to a learned temperature. `noise` returns the standard normal numbers of an
+    update.
+    """
+
+    config: SACLikeConfig
+
+    def __init__(
+        self, policy: SACPolicy, config: SACLikeConfig, target_entropy: float, noise: NoiseFunction
+    ) -> None:
+        self.config, self.noise = config, noise
+        lr = config.initial("learning_rate")
+        self.actor_optimizer = Adam(policy.actor, lr, eps=1e-8)
+        self.critic_optimizer = Adam(policy.critic, lr, eps=1e-8)
+        self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
+        learned, alpha = config.temperature
+        like = self.critic_optimizer.vector
+        self.temperature = (
+            LearnedTemperature(alpha, target_entropy, lr, like) if learned else Temperature(alpha, like)
+        )
+        parts: dict[str, Stateful] = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
+        parts |= {"target": self.target, "temperature": self.temperature}
+        super().__init__(policy, parts, [self.target])
+
+    @torch.no_grad()
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """Update actor, critics, temperature and target once per batch."""
+        self._apply_schedules(clock)
+        batch = batch.to(self.critic_optimizer.vector.device)
+        return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
+
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
+        """Take one step for each batch; the first one is batch `number` of the run."""
+        update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), METRIC_NAMES, label)
+        for optimizer in (self.actor_optimizer, self.critic_optimizer):
+            require_finite_parameters(self.policy, optimizer.vector, label)
+        return update
+
+    def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
+        """Update temperature, critics, actor and target; return `METRIC_NAMES` and absolute errors `[B]`."""
+        policy, config, like = self.policy, self.config, self.critic_optimizer.vector
+        obs = cast_obs(batch.obs[i], like)
+        noise, critic_noise = self._noise(update, len(obs), like)
+        sampled_actions, log_prob, learn = policy.draw(obs, noise)
+        alpha = self.temperature.alpha
+        loss_temperature = self.temperature.learn(log_prob, self.actor_optimizer.lr)
+        loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
+        value, back = policy.value(policy.critic, obs, sampled_actions)
+        loss_actor = soft_policy_loss(log_prob, value, alpha)
+        share = torch.full_like(value, 1.0 / len(value))  # weight of a row in the mean of `loss_actor`
+        learn(back(share.neg()), share * alpha)
+        self.actor_optimizer.clip(config.max_grad_norm)
+        self.actor_optimizer.step()
+        if (update + 1) % config.target_update_interval == 0:
+            self.target.polyak_update(config.tau)
+        losses = (loss_critic, loss_actor, loss_temperature)
+        return torch.stack([*losses, q.mean(), -log_prob.mean(), alpha, norm]), error
+
+    def _noise(self, update: int, rows: int, like: Tensor) -> tuple[Tensor, Any]:
+        """Return the random numbers of the actor's step and those of the critics' step."""
+        noise = self.noise(update, (2, *self.policy.noise_shape(rows)), like)
+        return noise[0], noise[1]
+
+    def _improve_critics(
+        self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Any
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Step the critics; return loss, values `[members, B]`, absolute error `[B]` and gradient norm."""
+        policy, like = self.policy, self.critic_optimizer.vector
+        next_obs = cast_obs(batch.next_obs[i], like)
+        sampled_actions, log_prob, _ = policy.draw(next_obs, noise)
+        value = policy.value(self.target.module, next_obs, sampled_actions)[0] - alpha * log_prob
+        target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+        actions = batch.actions[i]
+        actions = actions.to(like) if actions.is_floating_point() else actions
+        q, learn = policy.action_values(policy.critic, obs, actions)
+        weights = None if batch.weights is None else batch.weights[i].to(like)
+        learn(critics_gradient(q, target_q, weights).mul_(HALF))
+        norm = self.critic_optimizer.clip(self.config.max_grad_norm)
+        self.critic_optimizer.step()
+        loss = HALF * critics_loss(q, target_q, weights)
+        return loss, q, (q - target_q).abs().mean(0), norm
+
+
+def build_continuous(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, actions: UnitCodec
+) -> OffPolicyComponents:
+    """Build the components for Box actions: a squashed Gaussian policy, with gSDE if configured."""
+    algo, size = cast(SACConfig, config.algo), actions.size
+    with context.network_init(config):
+        policy = init_weights(build_squashed_policy(algo, encoder_spec.features, size), config.seed)
+        policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
+        policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    policy = policy.to(context.device)
+    shape = (size,) if not algo.use_sde else (algo.net_arch[-1], size)
+    auto_interval = -(-algo.train_freq // env.n_envs) if algo.sde_sample_freq == -1 else algo.sde_sample_freq
+    noise_interval = auto_interval if algo.use_sde else 1
+    exploration_args = (size, env.n_envs, config.seed, context.device)
+    exploration = NoisyExploration(policy.actor.explore, shape, *exploration_args, noise_interval)
+    noise, entropy = UpdateNoise(context.streams), resolve_target_entropy(algo, actions)
+    return OffPolicyComponents(policy, exploration, SACLearner(policy, algo, entropy, noise), actions)
+
+
+def build_squashed_policy(algo: SACLikeConfig, features: int, act_dim: int) -> SquashedSACPolicy:
+    """Build the configured actor and critics, which take features."""
+    net_arch, critic_net_arch = algo.hidden_widths
+    actor = (
+        SquashedSDEPolicy(features, act_dim, net_arch, algo.activation, algo.log_std_init)
+        if algo.use_sde
+        else SquashedGaussianPolicy(features, act_dim, net_arch=net_arch, activation=algo.activation)
+    )
+    sizes = (features + act_dim, *critic_net_arch, 1)
+    return SquashedSACPolicy(actor, EnsembleMLP(algo.n_critics, sizes, algo.activation))
+
+
+def build_discrete(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
+) -> OffPolicyComponents:
+    """Build the components for Discrete actions: a categorical policy (Christodoulou 2019)."""
+    algo = cast(SACConfig, config.algo)
+    sizes = (encoder_spec.features, env.actions.size, algo.n_critics, *algo.hidden_widths)
+    with context.network_init(config):
+        policy = init_weights(CategoricalSACPolicy(*sizes, algo.activation), config.seed)
+        policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
+        policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    policy = policy.to(context.device)
+    logits = inference_function(policy.actor.net)
+    exploration = CategoricalExploration(logits, env.actions.size, env.n_envs, config.seed, context.device)
+    noise, entropy = UpdateNoise(context.streams), resolve_target_entropy(algo, env.actions)
+    return OffPolicyComponents(policy, exploration, SACLearner(policy, algo, entropy, noise))

@@ -1,0 +1,145 @@
+"""The updates of TD3 and DDPG in torch."""
+
+from __future__ import annotations
+
+import copy
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from rlox.algorithms.assembly.encoding import EncoderSpec
+from rlox.algorithms.assembly.off_policy import OffPolicyComponents
+from rlox.algorithms.td3.common import METRIC_NAMES, TD3LearnerMixin, TD3LikeConfig
+from rlox.configs import RunConfig
+from rlox.configs.td3 import DeterministicConfig
+from rlox.envs.actions import UnitCodec
+from rlox.envs.base import VectorEnv
+from rlox.losses import critics_gradient, critics_loss, td_target
+from rlox.networks import ActionValues, inference_function, init_weights
+from rlox.optim import Adam, TargetNetwork
+from rlox.policies.deterministic import DeterministicPolicy
+from rlox.policies.exploration import NoisyExploration
+from rlox.training.components import BuildContext
+from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import ActorCriticLearner, NoiseFunction, UpdateNoise, cast_obs, learn_each
+from rlox.training.replay_update import Stateful, update_label
+from rlox.types import Clock, Transitions, Update
+
+__all__ = ["TD3Learner", "build_encoded_policy", "build_policy", "build_torch"]
+
+
+class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
+    """Updates a deterministic actor and critics, each with a target, from batches of transitions.
+
+    `noise` returns the standard normal numbers of an update.
+    """
+
+    def __init__(self, policy: DeterministicPolicy, config: TD3LikeConfig, noise: NoiseFunction) -> None:
+        self.config, self.noise = config, noise
+        lr = config.initial("learning_rate")
+        self.actor_optimizer = Adam(policy.actor, lr, eps=1e-8)
+        self.critic_optimizer = Adam(policy.critic, lr, eps=1e-8)
+        self.target_actor = TargetNetwork(copy.deepcopy(policy.actor), self.actor_optimizer.flat)
+        self.target_critic = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
+        self._actor_losses: list[Tensor] = []  # of the present update
+        parts: dict[str, Stateful] = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
+        parts |= {"target_actor": self.target_actor, "target_critic": self.target_critic}
+        super().__init__(policy, parts, [self.target_actor, self.target_critic])
+
+    @torch.no_grad()
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
+        self._apply_schedules(clock)
+        batch = batch.to(self.critic_optimizer.vector.device)
+        return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
+
+    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
+        """Take one step for each batch; the first one is batch `number` of the run."""
+        update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), METRIC_NAMES, label)
+        if self._actor_losses:
+            table = torch.stack(self._actor_losses).unsqueeze(-1)
+            require_finite(table, ("loss/actor",), label)
+            self.actor_loss = float(table.mean())
+            self._actor_losses.clear()
+        for optimizer in (self.actor_optimizer, self.critic_optimizer):
+            require_finite_parameters(self.policy, optimizer.vector, label)
+        return update
+
+    def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
+        """Update the critics and, every `policy_delay` updates, the actor and the targets."""
+        config, like = self.config, self.critic_optimizer.vector
+        obs = cast_obs(batch.obs[i], like)
+        target_q = self._target_q(batch, i, update)
+        actions = batch.actions[i].to(like)
+        values = ActionValues(self.policy.critic, obs, actions)
+        q, weights = values.out, None if batch.weights is None else batch.weights[i].to(like)
+        values.learn(critics_gradient(q, target_q, weights))
+        norm = self.critic_optimizer.clip(config.max_grad_norm)
+        self.critic_optimizer.step()
+        if (update + 1) % config.td3_settings.policy_delay == 0:
+            self._actor_losses.append(self._improve_actor(obs, actions))
+            self.target_actor.polyak_update(config.tau)
+            self.target_critic.polyak_update(config.tau)
+        loss = critics_loss(q, target_q, weights)
+        return torch.stack([loss, q.mean(), norm]), (q - target_q).abs().mean(0)
+
+    def _improve_actor(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
+        """Take one step up the gradient of the first critic's values; return their negative mean.
+
+        `dataset_actions` `[B, act_dim]` are the actions taken in `obs`; only subclasses use them.
+        """
+        action, learn = self.policy.act(obs)
+        first_q = ActionValues(self.policy.critic, obs, action, members=1)
+        learn(first_q.back(torch.full_like(first_q.out, -1.0 / len(obs))))
+        self.actor_optimizer.clip(self.config.max_grad_norm)
+        self.actor_optimizer.step()
+        return -first_q.out.mean()
+
+    def _target_q(self, batch: Transitions, i: int, update: int) -> Tensor:
+        """Return the TD targets R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), `[B]`.
+
+        Fujimoto et al. 2018, eq. 14 and algorithm 1. A bar marks a target network.
+        """
+        config, like = self.config, self.critic_optimizer.vector
+        next_obs = cast_obs(batch.next_obs[i], like)
+        action = self.target_actor.module(next_obs).tanh()
+        _, noise_std, noise_clip = config.td3_settings
+        if noise_std:
+            noise = self.noise(update, tuple(action.shape), like).mul_(noise_std)
+            action = action.add_(noise.clamp_(-noise_clip, noise_clip)).clamp_(-1.0, 1.0)
+        value = ActionValues(self.target_critic.module, next_obs, action).out.amin(0)
+        return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+
+
+def build_torch(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, actions: UnitCodec
+) -> OffPolicyComponents:
+    """Build the policy, its exploration and its learner."""
+    algo, size = cast(DeterministicConfig, config.algo), actions.size
+    with context.network_init(config):
+        policy = build_encoded_policy(algo, config.seed, encoder_spec, size).to(context.device)
+    forward, noise_std = inference_function(policy.actor), algo.exploration_noise
+
+    def explore(obs: Tensor, noise: Tensor) -> Tensor:
+        return forward(obs).tanh_().add_(noise, alpha=noise_std).clamp_(-1.0, 1.0)
+
+    exploration_args = (size, env.n_envs, config.seed, context.device)
+    exploration = NoisyExploration(explore, (size,), *exploration_args)
+    learner = TD3Learner(policy, algo, UpdateNoise(context.streams))
+    return OffPolicyComponents(policy, exploration, learner, actions)
+
+
+def build_encoded_policy(
+    algo: TD3LikeConfig, seed: int, encoder_spec: EncoderSpec, act_dim: int
+) -> DeterministicPolicy:
+    """Build the initial policy of a run; for images, encoders come before its networks."""
+    policy = init_weights(build_policy(algo, encoder_spec.features, act_dim), seed)
+    policy.actor = encoder_spec.wrap_network(policy.actor)
+    policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    return policy
+
+
+def build_policy(algo: TD3LikeConfig, features: int, act_dim: int) -> DeterministicPolicy:
+    """Build the configured actor and critics, which take features."""
+    return DeterministicPolicy(features, act_dim, algo.n_critics, *algo.hidden_widths, algo.activation)

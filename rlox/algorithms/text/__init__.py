@@ -1,0 +1,1 @@
+"""Construction, learner and class that algorithms on text share."""

@@ -1,0 +1,161 @@
+"""The off-policy source that explores, stores, samples and learns in one call into Rust."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
+
+from rlox._core import ReplayIteration, VecEnv
+from rlox.errors import NonFiniteError
+from rlox.native.collector import EndedEpisodes, native_core, to_episodes
+from rlox.native.exploration import NativeExplorationPolicy
+from rlox.native.q_policy import NativeQPolicy
+from rlox.native.vector_policies import NativeDeterministicPolicy, NativeSquashedPolicy
+from rlox.sources.replay import MAX_TICK_BATCHES, ReplaySource
+from rlox.stopping import raise_if_expired
+from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
+
+__all__ = ["FusedReplayLearner", "NativeReplaySource"]
+
+Array = NDArray[Any]
+# The arguments of `_core.Explorer.collect` from the observations on.
+CollectArguments = tuple[
+    Array, Array, Array, Array, Array, Array, Array, Array, Array | None, tuple[Array, Array] | None
+]
+
+
+@runtime_checkable
+class FusedReplayLearner(Protocol):
+    """A learner that learns from its batches in one call of an engine, `native.update_engine`."""
+
+    native: NativeQPolicy | NativeSquashedPolicy | NativeDeterministicPolicy
+
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """Learn from the batches."""
+
+
+class NativeReplaySource(ReplaySource):
+    """A `ReplaySource` that steps up to a training, samples and learns in one call.
+
+    One call only makes the steps if no batch is due, and the first time that a number of batches is sampled.
+    Environments that are not native or are normalised take one call per step. The results are bit-identical.
+    """
+
+    exploration: NativeExplorationPolicy
+    is_mid_update = False  # whether the last `next` was interrupted while learning
+
+    def __init__(self, learner: FusedReplayLearner, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.learner = learner
+
+    def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
+        """Collect, and learn from the first due batches in the same call if that is possible."""
+        self.is_mid_update = False
+        n_steps, core = self._steps_ahead(clock), self._native_core()
+        n_due = self._batches_due(self.env_steps, self.env_steps + n_steps * self.env.n_envs)
+        if self._pending_batches or not n_due or core is None:
+            return super().next(clock)
+        n_batches = min(n_due, self.replay_sampler.batches_at_once or MAX_TICK_BATCHES)
+        sample = self.replay_sampler.output_arrays(n_batches, self.env_steps + n_steps * self.env.n_envs)
+        if sample is None:
+            return super().next(clock)
+        fused_update = self._fused_update(clock, core, n_steps, n_due, sample)
+        return fused_update, Progress() if self._pending_batches else self._report()
+
+    def _fused_update(
+        self,
+        clock: Clock,
+        core: VecEnv,
+        n_steps: int,
+        n_due: int,
+        sample: tuple[dict[str, Any], Transitions],
+    ) -> FusedUpdate:
+        """Make the fused call; if it fails while learning, the collected steps stay stored."""
+        self._prepare_steps(n_steps)
+        collect_arguments, n_random = self._collect_arguments(n_steps, clock)
+        self.replay_sampler.set_beta(1.0 - clock.remaining)
+        self.replay_sampler.last_sample, batch = sample
+        iteration = ReplayIteration(
+            self.exploration.explorer,
+            core,
+            self.replay_sampler.buffer,
+            self.replay_sampler.last_sample,
+            self.exploration.vector,
+            *collect_arguments,
+            given=n_random,
+            **self.replay_sampler.return_settings,
+        )
+        native, nonfinite_error = self.learner.native, None
+        native.update_engine = iteration
+        try:
+            update = self.learner.update(batch, clock)
+        except BaseException as error:
+            self.is_mid_update = iteration.collected
+            if not iteration.collected:
+                nonfinite_error = self._drop_steps(n_steps, error)
+            if nonfinite_error is None:
+                raise
+        finally:
+            native.update_engine = native.engine
+            if iteration.collected:
+                self._count_steps(n_steps, iteration.episodes())
+                self._pending_batches = n_due - len(batch)
+        if nonfinite_error is not None:
+            raise nonfinite_error
+        return FusedUpdate(update, iteration.seconds)
+
+    def _count_steps(self, n_steps: int, ended_episodes: EndedEpisodes | None) -> None:
+        """Count `n_steps` stored steps and their episodes."""
+        self._episodes += to_episodes(ended_episodes, self.env_steps, self.env.n_envs)
+        self.vector_steps += n_steps
+        self._unreported_steps += n_steps * self.env.n_envs
+        self._n_filled = n_steps
+        self._obs[:] = self._step_arrays.obs[n_steps]
+
+    def _drop_steps(self, n_steps: int, error: BaseException) -> NonFiniteError | None:
+        """Discard steps that were not stored; return a `NonFiniteError` that locates the number, if any."""
+        try:
+            if isinstance(error, NonFiniteError):
+                self._n_filled = n_steps
+                self._step_arrays.require_finite(n_steps, self.env_steps)
+        except NonFiniteError as nonfinite_error:
+            return nonfinite_error
+        finally:
+            self._discard_steps(self.vector_steps, len(self._episodes))
+        return None
+
+    def _step(self, n_steps: int, clock: Clock) -> None:
+        core = self._native_core()
+        if core is None:
+            super()._step(n_steps, clock)
+            return
+        raise_if_expired()
+        collect_arguments, n_random = self._collect_arguments(n_steps, clock)
+        explorer, vector = self.exploration.explorer, self.exploration.vector
+        with self.learner.native.lock:
+            ended_episodes = explorer.collect(vector, core, *collect_arguments, given=n_random)
+        self._episodes += to_episodes(ended_episodes, self.env_steps, self.env.n_envs)
+        self.vector_steps += n_steps
+
+    def _native_core(self) -> VecEnv | None:
+        """Return the native environments if nothing is normalised, else None."""
+        return native_core(self.env, self.obs_normalizer, self.reward_normalizer)
+
+    def _collect_arguments(self, n_steps: int, clock: Clock) -> tuple[CollectArguments, int]:
+        """Return `Explorer.collect`'s arguments for the next steps, and how many have random actions."""
+        arrays, action_codec = self._step_arrays, self.action_codec
+        arrays.obs[0] = self._obs
+        elapsed = self._elapsed_fractions(n_steps, clock)
+        noise = self.exploration.draw_ahead(self.vector_steps, arrays.actions[:n_steps], elapsed)
+        bounds = None if action_codec is None else (action_codec.low, action_codec.high)
+        running_sums = self.tracker.returns, self.tracker.lengths
+        columns = arrays.obs[: n_steps + 1], *arrays.step_outputs(n_steps)
+        return (*columns, *running_sums, noise, bounds), n_steps - len(elapsed)
+
+    def _elapsed_fractions(self, n_steps: int, clock: Clock) -> list[float]:
+        """Return the elapsed fraction of the run at each of the next steps at which the policy acts."""
+        start_step, n, horizon = self.env_steps, self.env.n_envs, clock.horizon or 1
+        random_left = -(-(self._random_until - start_step) // n)
+        n_random = min(max(random_left, 0), n_steps)
+        return [min((start_step + t * n) / horizon, 1.0) for t in range(n_random, n_steps)]
