@@ -36,7 +36,7 @@ class Callback:
     environment steps for most runs. `metrics` has `mean_reward`, the metrics of the last update, and
     `train/success_rate` if episodes report success. `episodes` are the `rlox.types.Episode`s that ended since
     the previous call, each with the `info` of its last step if the environment provides one (with
-    `is_success`, for example). Each callback receives its own copies.
+    `is_success`, for example). Each callback receives its own copies of metrics and episodes.
     """
 
     def on_training_start(self, **kwargs: Any) -> None:
@@ -55,12 +55,12 @@ class Callback:
     def state(self) -> dict[str, Any]:
         """Return the state that a checkpoint saves. An empty dict is not saved.
 
-        It may hold None, numbers, text, lists, tuples, dicts, arrays and tensors.
+        The state may hold None, numbers, text, lists, tuples, dicts, arrays and tensors.
         """
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state()` returned; not called if that was empty."""
+        """Restore what `state()` returned; not called if it returned an empty dict."""
 
 
 class LoggerCallback:
@@ -129,7 +129,7 @@ def _should_continue(result: Any) -> bool:
     try:
         if not isinstance(result, str):
             return bool(result)
-    except (RuntimeError, ValueError):  # of an array with several elements
+    except (RuntimeError, ValueError):  # an array with several elements is neither true nor false
         pass
     raise ConfigError(f"on_step returned {result!r:.80}, expected True, or False to stop training")
 
@@ -248,7 +248,7 @@ class _SingleRunCallback(Callback):
         """Reset to the initial state."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_algo_ref": self._algo_ref and object}  # a copy counts as another algorithm's
+        return vars(self) | {"_algo_ref": self._algo_ref and object}  # a copy starts anew with any algorithm
 
 
 class EarlyStoppingCallback(_SingleRunCallback):

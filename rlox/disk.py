@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 # Errors that retrying cannot fix: the file system does not support the operation, or the path is taken.
-# EFBIG is not among them: `prlimit` raises the limit of a running process.
+# EFBIG (a file above the size limit) is not among them: `prlimit` can raise the limit of a running process.
 _PERMANENT_ERRNOS = frozenset(
     {
         errno.EEXIST,
@@ -226,7 +226,7 @@ class Disk:
                 self.write(temporary, target.encode())
             temporary.replace(path)
         except OSError:
-            with suppress(OSError):  # a leftover link would look like somebody else's
+            with suppress(OSError):  # leave no temporary link behind
                 temporary.unlink(missing_ok=True)
             raise
 

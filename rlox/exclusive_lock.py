@@ -1,4 +1,4 @@
-"""A lock that refuses a second call at the same time, where threads would mix random numbers."""
+"""A lock for calls that must not overlap, as they would mix their random numbers; a second call is refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ExclusiveLock:
         self._lock.release()
 
     def require_free(self, include_own_thread: bool = False) -> None:
-        """Raise `RloxError` if another thread is in the block, or this one with `include_own_thread`."""
+        """Raise `RloxError` if another thread is in the block, or, with `include_own_thread`, this thread."""
         if self._thread is not None and (
             include_own_thread or self._thread is not threading.current_thread()
         ):

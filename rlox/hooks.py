@@ -34,7 +34,7 @@ _REPLACEMENTS = {
     "train_start": "training_start",
     "train_end": "training_end",
 }
-_MIN_SIMILARITY = 0.85  # of difflib's ratio: a hook with one or two wrong letters
+_MIN_SIMILARITY = 0.85  # minimum of difflib's ratio; a hook with one or two wrong letters is above it
 
 
 def require_callable_hooks(key: str, instance: Any, hooks: Mapping[str, tuple[str, ...]]) -> None:

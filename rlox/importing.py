@@ -31,8 +31,8 @@ _LIBRARY_PATHS = (
 def import_module(setting: str, module: str) -> ModuleType:
     """Import a module. `setting` is the `key=value` that names it.
 
-    Raises `UnknownNameError` for an `ImportError`, and `ConfigError` for a path or another error during the
-    import; that message names the file and line.
+    Raises `UnknownNameError` for an `ImportError`, `ConfigError` for a path, and `ConfigError` for another
+    error during the import; the message of the last one names the file and line.
     """
     if module.startswith(".") or "/" in module or module.endswith(".py"):
         dotted_name = module.removesuffix(".py").removeprefix("./").lstrip(".").replace("/", ".")
@@ -41,7 +41,7 @@ def import_module(setting: str, module: str) -> ModuleType:
             f"{setting}: '{module}' is a path, expected a module that Python can import from the current "
             "folder" + (f"; did you mean '{dotted_name}'?" if has_hint else "")
         )
-    # As with `python -m`, modules in the current folder can be imported; installed commands lack that entry.
+    # `python -m` can import modules of the current folder; an installed command can only with this entry
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
@@ -68,7 +68,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def one_line_message(error: BaseException) -> str:
-    """Return an exception's message as one line; if it is empty, as of a bare `assert`, the failing line."""
+    """Return an exception's message as one line; for an empty message (a bare `assert`), the failing line."""
     message = " ".join(str(error).split())
     if message:
         return message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[: MAX_MESSAGE_LENGTH - 3]}..."

@@ -120,7 +120,7 @@ def plugin_entries() -> tuple[PluginEntry, ...]:
     seen_names: set[str] = set()
     for distribution in distributions(path=_search_path()):
         entry_points = distribution.entry_points.select(group=GROUP)
-        if not entry_points:  # the names of the others, often hundreds, are not read
+        if not entry_points:  # the names of distributions without plugins, often hundreds, are not read
             continue
         name, summary = distribution.name, distribution.metadata.json.get("summary", "")
         normalized_name = re.sub("[-_.]+", "-", name).lower()

@@ -36,7 +36,8 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
 
     `preset` is `<algo>/<env>` or the name of an environment without the module to import. An environment
     without its own preset uses that of its family (`ALE` for `ALE/Pong-v5`). A plugin's algorithm uses the
-    presets of the built-in algorithm that its configuration derives from, without the fields that it drops.
+    presets of the built-in algorithm that its configuration derives from, without the fields that the
+    plugin's configuration drops.
     Raises `UnknownNameError` if there is no preset.
     """
     algorithms = preset_algorithms(algo)

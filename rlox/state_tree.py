@@ -12,8 +12,8 @@ from rlox.errors import CheckpointError
 
 __all__ = ["from_state_tree", "to_state_tree"]
 
-# Keys that mark, in this order: a dict whose keys JSON would change or that cannot name arrays; a tuple; a
-# NumPy number.
+# Keys that mark, in this order: a dict with keys that JSON would change or that cannot be part of an array's
+# name; a tuple; a NumPy number.
 PAIRS_KEY, TUPLE_KEY, NUMBER_KEY = "$pairs", "$tuple", "$number"
 MAX_DEPTH = 100  # levels of a state; one that contains itself would never end
 MAX_PLACE_LENGTH = 120  # characters of a deeply nested place in a message

@@ -59,7 +59,7 @@ class Trainer(SB3Aliases):
         return metrics
 
     def predict(self, obs: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
-        """Return the policy's action for an observation or a batch, as the algorithm's `predict`."""
+        """Return the policy's action for an observation or a batch, like the algorithm's `predict`."""
         action: Any = self.algo.predict(obs, deterministic, action_masks)
         return action
 
@@ -108,14 +108,14 @@ class RecurrentPPOTrainer(Trainer):
 
     facade = RecurrentPPO
 
-    def predict(  # type: ignore[override]  # what is remembered comes in and goes out
+    def predict(  # type: ignore[override]  # takes and returns the recurrent state
         self,
         obs: Any,
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Any, NDArray[Any]]:
-        """Return the action and the next recurrent state, as the algorithm's `predict`."""
+        """Return the action and the next recurrent state, like the algorithm's `predict`."""
         result: tuple[Any, NDArray[Any]] = self.algo.predict(obs, state, episode_start, deterministic)
         return result
 

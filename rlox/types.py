@@ -39,7 +39,7 @@ Unit = Literal["env_steps", "updates", "samples"]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Counts environment steps (over all copies), updates and gradient samples of a run.
+    """Counts environment steps (of all environments together), updates and gradient samples of a run.
 
     `unit` names the counter that the run's total, its intervals and its checkpoints use. `horizon` is the
     total, 0 if there is none.
@@ -196,17 +196,18 @@ class Rollout:
     """`n_steps` of `n_envs` environments, flat `[T*N, ...]` in time-major order (row t*N + n).
 
     On the CPU the tensors are views of the collector's arena and are valid until the next rollout.
-    `rewards` are those the learner sees (scaled when rewards are normalised); `dones` marks
-    episode ends of either kind.
+    `rewards` are those the learner sees (scaled when rewards are normalised); `dones` marks the ends of
+    episodes, by termination or truncation.
 
-    Row T is kept for learners with their own estimator (V-trace, values in other units): `last_obs` and
-    `last_values` belong to the state where the rollout stopped, `next_values` to the state after each step.
+    Learners with their own estimator (V-trace, values in other units) need more than the rows: `last_obs`
+    and `last_values` belong to the state where the rollout stopped, `next_values` to the state after each
+    step.
     `final_obs` has the observations that a reset replaced, `None` if no episode ended. `advantages` and
     `returns` are NaN until an estimator such as `rlox.sources.advantages.gae` writes them.
 
     Two columns are optional. `valid` is False in rows that are not transitions: an engine used the step for
-    a reset, or an environment failed and restarted. The row before then ends the episode, so estimates do
-    not cross it. `extras` has further inputs of the policy for each step, by name: `action_mask`
+    a reset, or an environment failed and restarted. The row before such a row ends its episode, so estimates
+    do not cross it. `extras` has further inputs of the policy for each step, by name: `action_mask`
     `[T*N, n_actions]` bool, for example, which rows of `obs` also contain, as numbers after the observation.
     Minibatches have only valid rows, with their extras.
 

@@ -44,9 +44,9 @@ __all__ = [
 class LoggerSpec:
     """How to make the sink of a logger other than jsonl; `LOGGER_CONFIGS` has its configuration.
 
-    `sink` gets the logger's own configuration, the run folder and the run's configuration; it must be quick
-    and leave connections to `Sink.open`. The sink imports `package`; the extra that installs it has the same
-    name.
+    `sink` makes it from the logger's own configuration, the run folder and the run's configuration. It must
+    be quick and leave connections to `Sink.open`. The sink that it makes imports `package`, which the extra
+    of the same name installs.
     """
 
     sink: Callable[[Any, Path, RunConfig], Sink]
@@ -156,7 +156,7 @@ def catch_up(run_dir: Path, config: RunConfig, timeout: float = 60.0) -> dict[st
 
 
 def _selected_loggers(configs: Mapping[str, LoggerConfig]) -> dict[str, LoggerConfig]:
-    """Return the configurations of following loggers by name: one each, as each has one destination."""
+    """Return the configurations of the chosen loggers besides jsonl, by name; each has one destination."""
     return {
         logger_config.name: logger_config
         for logger_config in configs.values()

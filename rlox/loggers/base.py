@@ -39,7 +39,7 @@ class Sink(Protocol):
     def open(self, rows: int) -> int:
         """Start or restart: keep the first `rows` rows of the run and remove later ones.
 
-        Returns how many rows are kept: fewer than `rows` if some were lost; these are written again. Later
+        Returns how many rows are kept: fewer than `rows` if some were lost, which are written again. Later
         rows exist after a run resumed from a checkpoint, after a failed `write`, or after a kill before the
         position was stored. A sink that cannot remove rows returns `rows`, has such rows twice, and documents
         that.
@@ -51,8 +51,8 @@ class Sink(Protocol):
     def finish(self) -> None:
         """Finish once the run has ended and all rows are written; return when everything is stored.
 
-        This includes the result, plots and videos. It is called again, after another `open`, if it failed,
-        and whenever a later check looks for missing data.
+        Everything includes the result, plots and videos. `finish` is called again, after another `open`, if
+        it failed, and whenever a later check looks for missing data.
         """
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from rlox.loggers.server_check import require_answer
 
 __all__ = ["ChildSink"]
 
-CALL_TIMEOUT = 300.0  # seconds per call, of several requests of up to 30 s each
+CALL_TIMEOUT = 300.0  # seconds per call; a call may make several requests, each of up to 60 s
 READ_SIZE = 65536
 MAX_ERROR_LENGTH = 400  # characters of an error
 BOOTSTRAP_CODE = (
@@ -38,8 +38,8 @@ class ChildSink:
     """The sink that `rlox.loggers.serve` makes of `run_info`; its process starts at the first `open`.
 
     The next `open` replaces a process that died or did not answer within `timeout` seconds. If there is a
-    `server`, the process starts only after it answers: importing the library takes seconds of a core, perhaps
-    of the only one.
+    `server`, the process starts only after the server answers: importing the library takes seconds of CPU
+    time, perhaps on the only core.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ChildSink:
                 **self._setup_message,
             }
         )
-        if self._is_abandoned:  # another thread abandoned it meanwhile
+        if self._is_abandoned:  # meanwhile another thread called `abandon`
             self._kill()
 
     def _send(self, message: Mapping[str, Any]) -> None:

@@ -26,7 +26,7 @@ MAX_BATCH = 256  # most rows in one write
 PAUSE_SECONDS = 1.0  # seconds between checks of the file
 RETRY_SECONDS = 0.2  # seconds to wait after a failure; doubled after each further failure
 MAX_RETRY_SECONDS = 30.0
-START_SECONDS = 30.0  # lowest time limit, in seconds, at the end for a sink that starts slowly
+START_SECONDS = 30.0  # a sink that starts slowly gets at least this many seconds at the end of a run
 
 # The last thread of each position file. A new thread waits for it, because an abandoned thread may still be
 # in a write.
@@ -68,8 +68,8 @@ class Follower:
     The position after the last row that the sink has is stored in `loggers/<name>.json`. After a failure it
     retries, with growing pauses, and catches up; neither failures nor a slow sink delay the writer of the
     rows. If the process is killed after a write and before the position is stored, `Sink.open` repairs the
-    difference. `starts_slowly`: the sink takes seconds to start, but needs no other machine, so it is worth
-    waiting for it.
+    difference. `starts_slowly`: the sink takes seconds to start, but needs no other machine, so at the end of
+    a run it is worth waiting for it.
     """
 
     def __init__(self, name: str, sink: Sink, run_dir: Path, starts_slowly: bool = False) -> None:

@@ -19,7 +19,7 @@ __all__ = ["METRICS", "JsonLines", "iter_rows", "read_rows"]
 log = logging.getLogger("rlox.loggers")
 
 METRICS = "metrics.jsonl"
-MAX_PENDING_BYTES = 64 << 20  # bytes of rows kept in memory while the disk refuses
+MAX_PENDING_BYTES = 64 << 20  # most bytes of rows that wait in memory while the disk refuses them
 RETRY_SECONDS = 0.2
 
 
@@ -75,14 +75,14 @@ class JsonLines:
         return not self._pending
 
     def sync(self) -> None:
-        """Force the rows to the disk, as a checkpoint with offsets beyond the file is useless."""
+        """Force the rows to the disk: a checkpoint with an offset beyond the file's end is useless."""
         try:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error}") from error
 
     def close(self, should_give_up: Callable[[], bool] = lambda: False) -> None:
-        """Write pending rows, until `timeout` or `should_give_up`, and close the file."""
+        """Write pending rows and close the file; `StorageError` after `timeout` or if `should_give_up`."""
         try:
             while not self.flush():
                 if should_give_up():
@@ -114,8 +114,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 def iter_rows(path: Path, offset: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the complete rows from a byte offset on, each with the offset after it.
 
-    Lines that are not a JSON object are skipped. Text after the last newline is a row that is being written,
-    or that a crash cut short.
+    Lines that are not a JSON object are skipped, and so is text after the last newline: a row that is being
+    written, or that a crash cut short.
     """
     with open_file(path) as file:
         file.seek(offset)

@@ -46,7 +46,7 @@ Point = tuple[str, int, float]
 
 
 class MlflowSink:
-    """Writes one MLflow run, also after a resume; one point per metric and row, at the row's `unit`.
+    """Writes one MLflow run, also after a resume; a metric of a row is one point, at the row's `unit`.
 
     Stored rows are counted by reading them back. In a database store (the run's own, or an address such as
     `postgresql://`) rows are removed by deleting them. A server cannot delete metrics: there, points that a
@@ -115,7 +115,7 @@ class MlflowSink:
         if files:
             self._client.log_dict(self._run_id, dict(self._run_info.config), "config.yaml")
             self._sync_record.note_sent(files)
-        # even if the file was sent before: a score is newer than all rows, so `open` deletes it
+        # even if result.json was sent before: a score is newer than all rows, so `open` has deleted it
         self._send([m for m in self._score_metrics(result) if not self._is_logged(m)])
         status = STATUSES.get(str(result.get("status")), "FINISHED")
         if self._client.get_run(self._run_id).info.status != status:
@@ -128,7 +128,7 @@ class MlflowSink:
         """Do nothing: the caller ends the process."""
 
     def _uri(self) -> str:
-        """Return the store's address; in the run folder a relative one, since folder names are arbitrary."""
+        """Return the store's address; a store in the run folder has a relative one, without odd characters."""
         if self._address is not None:
             return self._address
         store_dir = self._run_dir / "mlruns"
@@ -244,7 +244,7 @@ def _artifacts(run_dir: Path) -> str:
 
 
 def _is_intact_store(run_dir: Path) -> bool:
-    """Whether the store in the folder is intact and keeps its files inside; a moved store does not."""
+    """Whether there is no store in the folder, or an intact one whose files are inside (not if moved)."""
     file = run_dir / "mlruns" / "mlflow.db"
     if not file.exists():
         return True
@@ -269,7 +269,7 @@ def _is_inside(address: str, run_dir: Path) -> bool:
 
 
 def _target_key(address: str | None) -> str:
-    """Return the record's key of a store; addresses are hashed, as the record must not contain them."""
+    """Return a store's key in the sync record, with the address hashed: the record must not contain it."""
     if address is None:
         return "folder"
     return hashlib.sha256(address.split("@")[-1].encode()).hexdigest()[:12]

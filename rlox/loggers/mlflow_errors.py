@@ -44,7 +44,7 @@ def as_storage_errors(call: Callable[Concatenate[Any, P], R]) -> Callable[Concat
 
 
 def describe_mlflow_error(error: Exception, address: str | None) -> str:
-    """Return the line of an error; addresses lack user, password and a server's path, which may be secret."""
+    """Describe an error in one line, without user, password and a server's path, which may be secret."""
     store, text = _store_name(address), str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = PACKAGES.get(error.name, error.name)

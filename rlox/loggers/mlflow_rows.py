@@ -9,7 +9,7 @@ __all__ = ["delete_points_after"]
 
 
 def delete_points_after(uri: str, run_id: str, last_ms: int) -> int:
-    """Delete a run's points newer than `last`, in milliseconds; return their number."""
+    """Delete a run's points with a time after `last_ms`; return their number."""
     sql = import_module("sqlalchemy")
     models = import_module("mlflow.store.tracking.dbmodels.models")
     points, latest_table = models.SqlMetric.__table__, models.SqlLatestMetric.__table__

@@ -20,7 +20,8 @@ PREFIX, SUFFIX = "events.out.tfevents.", ".rlox"
 HEADER_RECORDS = 3  # records before the first row: format version, session start, hyperparameters
 OLD_HEADER_RECORDS = 2  # in earlier versions, without hyperparameters
 HPARAMS_TAG_PREFIX = "_hparams_/"
-RECORD_HEADER = struct.Struct("<QI")  # a record is its length, a checksum of that, its bytes, their checksum
+# A record's length and the checksum of that number; the record's bytes and their checksum follow.
+RECORD_HEADER = struct.Struct("<QI")
 CHECKSUM_SIZE = 4
 
 

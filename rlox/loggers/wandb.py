@@ -98,7 +98,7 @@ class WandbSink:
         return bool(self._run_info.logger_config["mode"] == "online")
 
     def _open_online(self, rows: int) -> int:
-        """Ask the server how many rows it has, and rewind those beyond `rows`."""
+        """Ask the server how many rows it has, remove those beyond `rows`, and return how many are left."""
         self._close_run()
         self._start()
         shift = int(self._sync_record.data.get("shift", 0))
@@ -126,7 +126,7 @@ class WandbSink:
         )
 
     def _ensure_run(self) -> None:
-        """Start a run that has the kept rows; offline they are logged again, online the server has them."""
+        """Start a run if none is open; offline the kept rows are logged again, online the server has them."""
         if self._run is None:
             self._start()
             if not self._is_online:
@@ -144,7 +144,7 @@ class WandbSink:
             options = {"resume": "allow"}
         try:
             self._run = self._init(options)
-        except Exception as error:  # W&B's service keeps a run that failed to start
+        except Exception as error:  # W&B's service keeps a failed run: a new process is needed
             raise SinkBrokenError(f"{type(error).__name__}: {error}") from error
         self._run.define_metric(self._run_info.unit)
         self._run.define_metric("*", step_metric=self._run_info.unit)

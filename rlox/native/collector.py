@@ -23,7 +23,7 @@ __all__ = ["EndedEpisodes", "FusedCall", "NativeCollector", "native_core", "to_e
 # Steps, environments, last observations, returns and lengths of the episodes that ended.
 EndedEpisodes = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
-# Collects and learns in one call; takes the iteration, the index of the rollout and its number of rows.
+# A function that collects and learns; it takes the iteration, the index of the rollout and its number of rows.
 FusedCall = Callable[[Iteration, int, int], FusedUpdate]
 
 
@@ -101,7 +101,7 @@ class NativeCollector(RolloutCollector):
         finally:
             self._obs[:] = arena.obs[n_steps]
         self.env_steps += rows
-        self.is_mid_update = True  # if a last observation is rejected now, the rollout was learned from
+        self.is_mid_update = True  # learned from already, if the next line rejects a last observation
         _, episodes = self._unpack_ended(iteration.episodes(), start_step)
         self.is_mid_update = False
         self.progress = self.tracker.progress(rows, episodes)
@@ -177,7 +177,7 @@ def native_core(env: VectorEnv, *normalizers: object) -> VecEnv | None:
 
 
 def to_episodes(ended_episodes: EndedEpisodes | None, start_step: int, n_envs: int) -> list[Episode]:
-    """Convert the episodes that ended in a call; all environments together made `start_step` steps before."""
+    """Convert the episodes that ended in a call; before it all environments together made `start_step` steps."""
     if ended_episodes is None:
         return []
     steps, envs, _, totals, lengths = ended_episodes

@@ -34,8 +34,8 @@ class NativeExplorationPolicy(ExplorationPolicy, Protocol):
     ) -> NDArray[np.float32] | None:
         """Draw the random numbers of T steps from step number `step` on; return the noise, or None.
 
-        Random actions are written into `actions` `[T, N, ...]`. For each of the last steps, `elapsed` has the
-        elapsed fraction of the run; in the steps before these, all actions are random.
+        Random actions are written into `actions` `[T, N, ...]`. `elapsed` has the elapsed fraction of the
+        run for each of the last `len(elapsed)` steps; in the steps before, all actions are random.
         """
 
 
@@ -102,7 +102,7 @@ class NativeNoisyExploration(NormalDraws):
     def draw_ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
     ) -> NDArray[np.float32] | None:
-        """Return the noise `[len(elapsed), N, act_dim]`; write random actions for the steps before these."""
+        """Return the noise `[len(elapsed), N, act_dim]` of the last steps; write random actions for the others."""
         n_random = len(actions) - len(elapsed)
         for t in range(n_random):
             actions[t] = self.random_actions(step + t, actions[t])

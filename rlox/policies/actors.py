@@ -79,14 +79,14 @@ class FactoredActor(Policy):
         self.net = mlp((obs_dim, *net_arch, self.head.size), activation)
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the most likely choices and the means, `[B, len(choices) + vector]`."""
+        """Return the most likely choices and the means, `[B, len(choices) + vector_size]`."""
         return self.head.mode(self.net(obs))
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample an action `[B, len(choices) + vector]`."""
+        """Sample an action `[B, len(choices) + vector_size]`."""
         return self.head.sample(self.net(obs), generator)
 
     def score(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the log-probability `[B]` of rows `[B, len(choices) + vector]`, and the best rows."""
+        """Return the log-probability `[B]` of rows `[B, len(choices) + vector_size]`, and the best rows."""
         outputs = self.net(obs)
         return self.head.score(outputs, actions)[0], self.head.mode(outputs)

@@ -4,7 +4,7 @@ While collecting, only the policy network runs at each step, not the value netwo
 a whole rollout is drawn in advance. Log-probabilities and values ("scores" in this package) are computed
 afterwards in one batch over the rollout. The parameters do not change before that, so the results are those
 of a computation at each step. A shared encoder does not process images twice: the features of each step are
-kept and used again for the scores. They may differ in the last bits from features computed in a larger batch.
+kept and used again for the scores. Features of a larger batch could differ from them in the last bits.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def evaluation_mode(policy: nn.Module) -> Iterator[None]:
 
 
 def _training_modules(policy: nn.Module) -> tuple[list[dict[str, Any]], list[nn.Module]]:
-    """Return the submodules in training mode: the attribute dicts of most, and the scripted modules.
+    """Return the modules in training mode: attribute dicts of Python modules, and TorchScript modules.
 
     They are collected at each call, as `train()` may be called at any time. Attribute dicts are used because
     `modules()` and `nn.Module.__setattr__`, which looks for parameters, would take longer than computing an
@@ -150,8 +150,8 @@ class ActorCritic(Policy):
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
         """Return the inputs and the policy that score the rollout's rows `obs` `[T * N, obs_dim]`.
 
-        Called once, at the end of the rollout. By default these are `obs` and the policy itself. A policy
-        with a costly encoder returns the encoder's features and the policy without its encoder.
+        It is called once, at the end of the rollout. By default it returns `obs` and the policy itself. A
+        policy with a costly encoder returns the encoder's features and the policy without its encoder.
         """
         return obs, self
 
@@ -202,7 +202,7 @@ class ActorCritic(Policy):
 
 
 def find_most_derived(policy: object, *names: str) -> str:
-    """Return the name that the most derived class defines; if it defines several of `names`, the first.
+    """Return which of `names` the most derived class defines; if it defines several, the first of these.
 
     Attributes of the object itself come before those of any class.
     """

@@ -50,7 +50,7 @@ class DiscretePolicy(MLPActorCritic):
         return logits
 
     def inference_logits(self) -> Callable[[Tensor], Tensor]:
-        """Return a function like `logits` for many small calls without gradients; results may be modified."""
+        """Return a function like `logits` for many small calls without gradients; callers may modify its results."""
         return inference_function(self.actor)
 
     def _choose_logits_function(self) -> Callable[[Tensor], Tensor]:

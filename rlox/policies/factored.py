@@ -22,13 +22,13 @@ NetFunction = Callable[[Tensor], Tensor]
 
 
 class FactoredHead(Head):
-    """A distribution over K choices, choice k among `choices[k]` options, and `vector` numbers.
+    """A distribution over K choices, choice k among `choices[k]` options, and `vector_size` numbers.
 
     Outputs are the logits of each choice in turn, then the means. An action is a row
-    `[len(choices) + vector]`: the choices, counted from 0, then the numbers. The row is int64 if there are no
-    numbers.
+    `[len(choices) + vector_size]`: the choices, counted from 0, then the numbers. The row is int64 if there
+    are no numbers.
     log p(a) = sum_k log softmax(logits_k)[a_k] + sum_j log N(a_j; mean_j, std_j), and the entropy is the sum
-    of the factors' entropies. `log_std` `[vector]` is learned.
+    of the factors' entropies. `log_std` `[vector_size]` is learned.
 
     Logits are padded to `[B, K, M]`, where M is the largest number of options among the K choices, so that
     no loop over choices is needed. Padding has probability 0 and no gradient.
@@ -67,7 +67,7 @@ class FactoredHead(Head):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> HeadSampler:
-        """Return a sampler: the mode after normal noise is added to means, and Gumbel noise to logits."""
+        """Return a sampler: it adds normal noise to means and Gumbel noise to logits, and takes the mode."""
         noise = NoiseBlocks(
             lambda shape: self._noise(shape, generator, generator.device),
             n_steps,
@@ -102,7 +102,7 @@ class FactoredHead(Head):
         return actions[..., : len(self.choices)].long().unsqueeze(-1)
 
     def vector_part(self, actions: Tensor) -> Tensor:
-        """Return the numbers of actions `[B, vector]`."""
+        """Return the numbers of actions, `[B, vector_size]`."""
         return actions[..., len(self.choices) :]
 
     def _noise(

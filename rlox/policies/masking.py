@@ -27,7 +27,7 @@ NetFunction = Callable[[Tensor], Tensor]
 def mask_values(values: Tensor, masks: Tensor) -> Tensor:
     """Return `values` `[..., n]` where `masks` are not 0, else `MASKED_LOGIT`, in new memory.
 
-    0 times this finite number is 0, unlike 0 times -inf: in an entropy, and in a target with discount 0.
+    Entropies, and targets with discount 0, multiply it by 0: the product is 0, whereas that of -inf is NaN.
     """
     return values.masked_fill(masks == 0, MASKED_LOGIT)
 

@@ -19,7 +19,7 @@ GUARDED_METHODS = (*SCORING_METHODS, *ACTING_METHODS, "scored")
 
 
 class MLPActorCritic(ActorCritic):
-    """`actor` maps observations to `outputs` numbers, `critic` to one.
+    """`actor` maps observations to `n_outputs` numbers, `critic` to one.
 
     With `ortho_init` the weights are initialised orthogonally: with gain sqrt 2 in hidden layers, 0.01 in the
     actor's last layer, and 1 in the critic's.
@@ -47,7 +47,7 @@ class MLPActorCritic(ActorCritic):
         """Return traces of actor and critic; None if `evaluate_actions` must be called instead.
 
         Another class than `policy_class`, or an object with replaced methods, may compute something else. So
-        the result is None for these. It is also None if the policy has hooks, and if actor and critic share
+        the result is None for these. It is also None if the policy has hooks, or if actor and critic share
         parameters, whose gradient is the sum of both networks' gradients.
         """
         is_replaced = any(name in self.__dict__ for name in SCORING_METHODS)

@@ -21,7 +21,7 @@ class MLPGuard:
     Replaced methods of the object, hooks, frozen parameters and other layers would be ignored in Rust, and
     may all be added after the policy was made; `check` finds them.
 
-    Raises ConfigError also if the engine's results differ from torch's (`self_test`), if the policy is not on
+    The constructor also raises ConfigError if the engine's results differ from torch's (`self_test`), if the policy is not on
     the CPU or not in float32, if the layers of a network are not linear with activations of one kind between
     them, and if networks share parameters.
 
@@ -83,7 +83,7 @@ class MLPGuard:
     def check(self) -> None:
         """Raise ConfigError for changes that an update would ignore; it takes some microseconds.
 
-        A parameter whose memory was replaced is copied back: `FlatParameters.sync_parameters`.
+        If the memory of a parameter was replaced, `FlatParameters.sync_parameters` copies its values back.
         """
         self._check_tree()
         for module, names in self._guarded_methods:

@@ -47,7 +47,7 @@ class RecurrentActorCritic(nn.Module):
     net_arch, critic_net_arch : hidden widths of the MLPs after the recurrent layers
     activation : activation of the MLPs, `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation
-    encoders : the encoders of actor and critic, may be the same object; map rows to `obs_dim` features
+    encoders : the encoders of actor and critic, perhaps one object; they map rows to `obs_dim` features
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class RecurrentActorCritic(nn.Module):
         return step
 
     def forward_sequences(self, obs: Tensor, state: Tensor, subsequences: SubSequences) -> SequenceOutputs:
-        """Replay sequences `obs` `[T*N, obs_dim]`, cut as `subsequences`, from `state` `[N, state_size]`."""
+        """Compute the outputs for `obs` `[T*N, obs_dim]`, cut as `subsequences`, from `state` `[N, state_size]`."""
         actor_size, raw_obs = self.actor_state_size, obs
         obs = _encode(self.actor_encoder, obs)
         features, end_states = self.actor_rnn(obs, state[:, :actor_size], subsequences)

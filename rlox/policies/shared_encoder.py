@@ -48,7 +48,7 @@ class SharedEncoderPolicy(ActorCritic):
         return explore
 
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """Return the last rollout's features and `policy`; for subclasses `obs` and `self`."""
+        """Return the last rollout's features and `policy`; `obs` and `self` for subclasses or without features."""
         features, self._seen = self._seen, None
         if features is None or type(self) is not SharedEncoderPolicy:
             return obs, self

@@ -46,8 +46,8 @@ class SACPolicy(Policy):
     ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return the actor's expectation of min_i Q_i, `[B]`, and the backward function.
 
-        `sampled_actions` are the first result of `draw`. The expectation is estimated from one action, or is
-        exact if they are probabilities.
+        `sampled_actions` are the first result of `draw`. If these are actions, one for each row, the result
+        is an estimate; if they are probabilities of all actions, it is exact.
         """
 
     @abstractmethod

@@ -103,7 +103,7 @@ def require_matching_actions(policy: nn.Module, actions: ActionCodec) -> None:
 
 
 def _require_matching_size(policy: nn.Module, actions: ActionCodec) -> None:
-    """Like `require_matching_actions`, with a `ValueError`; other policies are checked as they act."""
+    """Like `require_matching_actions`, with a `ValueError`; a user's policy is checked when it acts."""
     if not _is_builtin_policy(policy):
         return
     if isinstance(policy, DiscretePolicy):
@@ -134,7 +134,7 @@ def _expected_text(actions: ActionCodec) -> str:
 
 
 def _require_action_batch(method: str, actions_found: Any, n_rows: int, actions: ActionCodec) -> None:
-    """Raise `ValueError` unless these are `n_rows` actions of the environment's type."""
+    """Raise `ValueError` unless `actions_found` are `n_rows` actions that the environment takes."""
     _require_tensor(method, actions_found)
     size, description = (
         actions.size,
@@ -190,7 +190,7 @@ def make_sampler(
     n_envs: int,
     generator: torch.Generator,
 ) -> Sampler:
-    """Return the sampler of one rollout; of `ACTING_METHODS` it uses what `find_most_derived` returns.
+    """Return the sampler of one rollout; it uses the acting method that the most derived class defines.
 
     All methods but `sampler` draw from torch's default generators, seeded for each step. Actions of a policy
     that is not rlox's are checked before the environment gets them: `ConfigError` if they are invalid.
@@ -268,7 +268,7 @@ def _draw_key(generator: torch.Generator) -> int:
 
 
 def _module_devices(module: nn.Module) -> set[torch.device]:
-    """Return the devices of a module, whose default generators it draws from."""
+    """Return the devices of a module's tensors; it draws from the default generators of these devices."""
     return {tensor.device for tensor in (*module.parameters(), *module.buffers())}
 
 
@@ -286,7 +286,7 @@ class UserPolicy(ActorCritic):
     """Adapts a module with the three methods of a policy.
 
     Required: `get_action_and_logprob(obs)`, `get_value(obs)`, `get_logprob_and_entropy(obs, actions)`.
-    For `predict` and evaluation also `mode(obs)`, or an `actor` submodule that returns logits or means.
+    Also required, for `predict` and evaluation: `mode(obs)`, or an `actor` submodule that returns logits or means.
 
     Each call gets copies, which the module may modify (`obs /= 255`); rollouts and buffers keep the
     originals.
@@ -331,7 +331,7 @@ class UserPolicy(ActorCritic):
         raise ConfigError(f"get_value gave {description}, expected a torch tensor [B]")
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the module's `mode`, or the best logit (integer actions) or mean of its `actor`."""
+        """Return the module's `mode`, or its actor's output: the best choice (integer actions) or the mean."""
         module = self._methods[0]
         if callable(getattr(module, "mode", None)):
             action: Tensor = module.mode(obs.clone())

@@ -1,4 +1,4 @@
-"""Checkpoints: folders of safetensors and JSON files, complete or absent; loading one runs no code of it.
+"""Checkpoints: folders of safetensors and JSON files, complete or absent; they contain no code.
 
     step-000000100352/  manifest.json  state.json  weights.safetensors  optimizer.safetensors
                         state.safetensors  [replay/]
@@ -233,7 +233,7 @@ def best_checkpoint(run_dir: Path) -> Path | None:
 
 
 def _linked_checkpoint(link: Path) -> Path | None:
-    """Return the checkpoint that a link, or a file with its name, points to."""
+    """Return the checkpoint that a link points to, or whose name a file in place of the link contains."""
     target = link_target(link)
     return _checkpoint_in(link.parent, target) if target is not None and _STEP.match(target) else None
 

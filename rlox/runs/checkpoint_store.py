@@ -100,7 +100,7 @@ class CheckpointStore:
             log.warning("%s does not lead to %s: %s", self.root / name, folder.name, error)
 
     def _relink(self, path: Path) -> None:
-        """Replace a folder that copying made from a link by a link to the same checkpoint."""
+        """If copying turned a link into a folder, replace the folder by a link to the same checkpoint."""
         path.with_name(f".{path.name}.new").unlink(missing_ok=True)  # left by a killed save
         if path.is_symlink() or not path.is_dir():
             return
@@ -135,7 +135,7 @@ class CheckpointStore:
             try:
                 names = [read_manifest(folder).get("replay") for folder in step_folders(self.root)]
                 prune_replay(replay, [name for name in names if isinstance(name, str)])
-            except CheckpointError as error:  # in an older checkpoint; then no segment is removed
+            except CheckpointError as error:  # an older checkpoint is damaged; no segment is removed
                 log.warning("old segments in %s are not removed: %s", replay, error)
 
 

@@ -45,7 +45,7 @@ class ResumeStatus:
             yield
 
     def begin_update(self) -> None:
-        """Mark the weights as partly updated until the tick is over."""
+        """Mark the weights as partly updated, until the loop's hook marks the update as complete."""
         self.is_update_complete = False
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The growing files of a run folder, metrics and episodes, and the loggers that follow them."""
+"""The growing files of a run folder (metrics, episodes, samples), and the loggers that follow the metrics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger("rlox.session")
 EPISODES, SAMPLES = "episodes.jsonl", "samples.jsonl"
 VIDEOS = "videos"
 CLOSE_SECONDS = 4.0  # wait for loggers after the last row, so that a run ends within 5 s
-MIN_SECONDS = 2.0  # minimum wait for loggers, even if drawing plots took longer
+MIN_SECONDS = 2.0  # minimum wait for loggers, even if drawing plots has used up CLOSE_SECONDS
 
 
 class Journal:
@@ -54,9 +54,9 @@ class Journal:
                 self._files[name] = JsonLines(run_dir / name, offsets.get(name, 0), storage_timeout)
                 opened.callback(self._files[name].close)
             opened.pop_all()
-        self.deliveries: dict[str, Delivery] = {}  # of the loggers, once the journal is closed
+        self.deliveries: dict[str, Delivery] = {}  # what each logger received; set by `deliver`
         self._closed_at: float | None = None  # time of the last row
-        # text episodes end at prompts, others at environment steps
+        # an episode's line says when it ended: at which sample for texts, else at which environment step
         self._step_key = "samples" if config.algo.unit == "samples" else "env_steps"
         for logger in self._loggers:
             logger.start()
@@ -142,7 +142,7 @@ def resume_offsets(run_dir: Path, resume_checkpoint: Checkpoint, is_finished: bo
 
 
 def row_position(clock: Clock) -> dict[str, int]:
-    """Return the counters of a log row; samples only if they are its unit."""
+    """Return the counters of a log row; `samples` only if it is the run's unit."""
     names = ("env_steps", "updates", *({clock.unit} - {"env_steps", "updates"}))
     return {name: clock.counters[name] for name in names}
 

@@ -31,7 +31,7 @@ TRUST_REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=
 
 
 class RuntimeObjects:
-    """Objects given to a façade besides its configuration, if there are more than one module."""
+    """The objects given to a façade that its configuration cannot hold, where they are not just one module."""
 
     def with_names(self, config: RunConfig) -> RunConfig:
         """Return the configuration with the names of these objects, which it cannot hold."""
@@ -44,7 +44,7 @@ class RuntimeObjects:
 
 @dataclass(frozen=True)
 class LoadOverrides:
-    """The arguments of `from_checkpoint` besides the path."""
+    """The arguments of `from_checkpoint` that change the saved configuration, and `trust`."""
 
     env_id: EnvLike | None = None
     env_kwargs: Mapping[str, Any] | None = None

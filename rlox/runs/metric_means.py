@@ -10,7 +10,7 @@ __all__ = ["DueCheck", "MetricMeans"]
 
 
 class MetricMeans:
-    """Sums and counts by name; every later row has a name once seen, with None if it got no value."""
+    """Sums and counts by name. A row has every name seen so far, with None if it got no value since the last."""
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}

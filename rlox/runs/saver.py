@@ -45,7 +45,7 @@ class Saver:
         self._folder_identity = FolderIdentity(store.root.parent)
         self._refused_at: float | None = None
         self._last_attempt_at = 0.0
-        # The best policy's checkpoint, until it is written: a later one would have a policy not evaluated.
+        # The best policy's checkpoint until it is written: a later checkpoint would hold another policy.
         self._pending_best: Checkpoint | None = None
 
     @property

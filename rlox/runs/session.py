@@ -38,7 +38,7 @@ log = logging.getLogger("rlox.session")
 
 PRUNED = "pruned"  # stop reason of a run that was worse than others
 STOPPED_EARLY = "stopped before the final evaluation"  # why a run has no score
-# Time of the final evaluation after `stop.minutes`: a fraction of them, but at least these seconds.
+# How long the final evaluation may go on after `stop.minutes`: a fraction of that time, at least 10 seconds.
 GRACE_FRACTION, MIN_GRACE_SECONDS = 0.1, 10.0
 NONFINITE_FILE = "nonfinite_batch.safetensors"  # written when a non-finite number stops the run
 
@@ -53,7 +53,7 @@ class Session:
     on_progress : called with a `ProgressSnapshot` at every tick, and every few seconds during a long
         evaluation, rollout or update
     on_evaluation : called with each evaluation during training, and whether it is the best so far
-    resume_checkpoint : the checkpoint that the algorithm was restored from; later log rows are cut off.
+    resume_checkpoint : the checkpoint that the algorithm was restored from; log rows after it are cut off.
         Without a checkpoint the session starts the folder's logs anew
     should_prune : called with the step and the mean return of each evaluation during training, also those of
         earlier sessions; true ends the run. Not called for non-finite returns
@@ -86,7 +86,7 @@ class Session:
         self._metric_means = MetricMeans()
         if "means" in earlier_state:
             self._metric_means.restore(earlier_state["means"])
-        self._last_row_clock = (-1, -1)  # clock of the last row: step of the unit, update
+        self._last_row_clock = (-1, -1)  # `(clock.now, clock.updates)` of the last row
         self._previous_step = algorithm.clock.now  # at the previous tick
         # whether a signal cut short an evaluation during training; a resumed run repeats it first
         self._evaluation_owed = bool(earlier_state.get("evaluation_owed", False))
@@ -167,7 +167,7 @@ class Session:
             wait = (settings.storage_timeout, self._stop_deadline.is_expired)
             self._saver = Saver(store, self._journal, *wait)
             if self.config.eval.every:
-                # a run that was killed between a save and the link has the row but not the link
+                # a run may have been killed after it saved its best checkpoint, before it set the link `best`
                 self._best_return, step = best_evaluation(self.run_dir, self._start_clock.unit)
                 store.link_best(step)
         except BaseException:
@@ -194,7 +194,7 @@ class Session:
         self._write_last_row()
 
     def _logged_evaluation(self) -> float | None:
-        """Return the mean of the owed evaluation if a run that was killed later has logged it."""
+        """Return the mean of the owed evaluation if it is in the log: the run was killed after making it."""
         means = [mean for step, mean in self._logged_evaluations() if step == self.algorithm.clock.now]
         return means[-1] if means else None
 
@@ -336,7 +336,7 @@ class Session:
         return True
 
     def _save_checkpoint(self, best: bool = False, wait: bool = False) -> Path | None:
-        with StopDeadline().active():  # a save is never interrupted by the stop deadline
+        with StopDeadline().active():  # this one never starts, so it interrupts no save
             return self._saver.save(self._make_checkpoint, best, wait)
 
     def _make_checkpoint(self, logs: dict[str, int], with_rows: bool) -> Checkpoint:

@@ -20,8 +20,8 @@ def gae(rollout: Rollout, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
     """Compute generalised advantage estimates (Schulman et al. 2016) and returns, each `[T*N]`.
 
     A_t = delta_t + gamma lam A_{t+1} within an episode and delta_t at its end, with delta_t = r_t + gamma
-    V'_t - V_t; the returns are A_t + V_t. V' is `next_values`: 0 after termination, the value of the final
-    observation after truncation.
+    V'_t - V_t; the returns are A_t + V_t. V'_t is `next_values`, the value of the state after step t: 0 after
+    termination, the value of the final observation after truncation.
 
     Results are written to `rollout.advantages` and `rollout.returns`, which are returned. The rollout must be
     on the CPU, where its columns are read in place.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Arena", "FinalObsTable"]
 
-# Of the ended episodes: steps t `[K]`, environments n `[K]` and last observations `[K, obs_dim]`.
+# Steps t `[K]`, environments n `[K]` and last observations `[K, obs_dim]` of the ended episodes.
 FinalObsTable = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = ["Collector", "fill_next_values"]
 
-# Most rows, and most rows with images, that are scored at once; this bounds the memory of hidden layers.
+# At most this many rows, or rows with images, are scored at once; this bounds the memory of hidden layers.
 SCORE_ROWS, SCORE_IMAGES = 1 << 16, 1 << 8
 
 
@@ -61,7 +61,7 @@ class Collector:
     n_envs : number of parallel environments
     seed : seed of environments and exploration
     device : device of the policy and of the returned rollout
-    gamma : discount of the returns that reward normalisation divides by
+    gamma : discount of the returns by whose standard deviation reward normalisation divides
     config : environment settings beyond id and n_envs (normalisation, workers, wrappers)
     env : a ready `VectorEnv` to use instead of making one
     """
@@ -146,7 +146,7 @@ class Collector:
         build_sampler: Callable[[torch.Generator], Sampler],
         score: Callable[[Arena, FinalObsTable | None], None],
     ) -> Rollout:
-        """Fill the next rollout: steps with actions from `explore`, then columns from `score`."""
+        """Fill the next rollout: step with actions of the sampler, then call `score` for the other columns."""
         import torch
 
         from rlox.policies.base import evaluation_mode
@@ -235,7 +235,7 @@ class Collector:
 
     @contextmanager
     def _undo_on_error(self) -> Iterator[None]:
-        """Collect a rollout in the block; if it raises, restore the step count and begin new episodes."""
+        """Run a block that collects a rollout; if it raises, restore the step count and begin new episodes."""
         with self._collect_lock:
             steps_before = self.env_steps
             try:
@@ -380,7 +380,7 @@ def fill_next_values(
     final_obs: FinalObsTable | None,
     value_function: Callable[[NDArray[np.bool_], NDArray[Any]], NDArray[np.float32]],
 ) -> None:
-    """Fill `arena.next_values` from its values.
+    """Fill `arena.next_values` from `arena.values`.
 
     `value_function` computes the values of the final observations of truncated episodes. It gets the mask of
     their entries in `final_obs`, and these observations.

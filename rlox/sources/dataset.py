@@ -31,8 +31,8 @@ class DatasetSource:
     Parameters
     ----------
     load : returns the rows, in time order, and their digest; a resumed run needs the same digest. The method
-        `load` calls it, and so does the first batch. To play a policy no dataset is needed, only the moments
-        in `normalizer`, which standardise observations
+        `load` calls it, and so does the first call of `next`. To play a policy no dataset is needed, only
+        the moments in `normalizer`, which standardise observations
     batch_size : rows of a batch, B
     streams : random streams of the run
     preparation : how rows are changed before they are learned from

@@ -48,7 +48,8 @@ COLUMNS = {
     "terminated": "bool",
     "truncated": "bool",
 }
-# Entries of a document that must be text, if present. Besides these and `scores`, entries are only shown.
+# Entries of a document that must be text, if present. `format`, `digest` and `scores` are checked separately;
+# rlox only displays all other entries, so they may have any type.
 TEXT_KEYS = (
     "env", "algo", "quality", "checkpoint", "spec", "observation_space", "action_space",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE
 
 __all__ = ["other_files", "replace_dataset"]
 
-PARTIAL_PREFIX = ".parts-"  # of the temporary folder; a killed process leaves it behind
+PARTIAL_PREFIX = ".parts-"  # of a temporary folder's name; a killed process leaves the folder behind
 
 
 def other_files(folder: Path) -> set[str]:
@@ -27,7 +27,7 @@ def other_files(folder: Path) -> set[str]:
 def replace_dataset(folder: Path) -> Iterator[Path]:
     """Yield a folder for both files of a dataset; the block must sync them to disk.
 
-    After the block they replace the files in `folder`. If the block fails, the old dataset stays unchanged.
+    After the block the new files replace those in `folder`. If the block fails, the old dataset stays unchanged.
     The document is removed first and written last, so an interrupted replacement never looks complete.
     """
     folder.mkdir(parents=True, exist_ok=True)

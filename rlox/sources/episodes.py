@@ -84,7 +84,7 @@ class EpisodeTracker:
     def state(self) -> dict[str, Any]:
         """Return the running sums."""
         state: dict[str, Any] = {"returns": self.returns.copy(), "lengths": self.lengths.copy()}
-        if self._n_restarts:  # a training that takes several ticks has not reported them yet
+        if self._n_restarts:  # counted, but not yet reported by `progress()`
             state["untold"] = [self._n_lost, self._n_restarts]
         return state
 

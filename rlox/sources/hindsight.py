@@ -109,7 +109,7 @@ class HindsightRelabeler:
 
         A row that keeps its goal keeps its termination. A row with another goal terminates if
         `compute_terminated` says so, or if it terminated without reaching its own goal, since a fall ends the
-        episode for every goal. Without that method every row keeps its termination, as in Stable-Baselines3.
+        episode for every goal. Without the method every row keeps its termination, as in Stable-Baselines3.
         """
         sample = buffer.sample(batch_size, n_batches=count, her=self.config)
         terminated = self._terminated(buffer, sample)
@@ -132,7 +132,7 @@ class HindsightRelabeler:
             stored_flags.ravel().copy(),
             self._is_goal_terminal(compute_terminated, achieved, desired),
         )
-        undecided_rows = np.flatnonzero(terminated | reaches_goal)  # all other rows terminate for no goal
+        undecided_rows = np.flatnonzero(terminated | reaches_goal)  # the other rows do not terminate
         if len(undecided_rows):
             stored_undecided, reaches_goal, achieved = (
                 terminated[undecided_rows],

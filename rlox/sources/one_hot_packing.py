@@ -17,9 +17,9 @@ MAX_VALUES = 1 << 24  # float32 represents smaller integers exactly
 
 @dataclass(frozen=True)
 class OneHotPacking:
-    """Packed rows: the other numbers, then each integer of the observation as one float32, counted from 0.
+    """Packs rows: first come the numbers that are not one-hot, then each integer as one float32, from 0.
 
-    Images and an action mask follow unchanged. Rows that are packed and unpacked have the same bytes.
+    Images and an action mask follow unchanged. A row that is packed and then unpacked has the same bytes.
     """
 
     codec: ObservationCodec

@@ -17,12 +17,12 @@ from rlox.sources.dataset_on_disk import DatasetOnDisk
 __all__ = ["NO_PREPARATION", "LoadedDataset", "Preparation", "are_equal", "complete_returns", "reward_factor"]
 
 STD_EPSILON = 1e-3  # added to the deviation of observations (Fujimoto & Gu 2021, eq. 6)
-RETURN_TOLERANCE = 1e-9  # of the largest return: summing in another order changes returns by less
+RETURN_TOLERANCE = 1e-9  # as a fraction of the largest return; summing in another order changes less
 RETURN_RANGE = 1000.0  # difference of highest and lowest return after scaling (Kostrikov et al. 2022)
 
 
 class LoadedDataset(NamedTuple):
-    """The rows of a dataset, their digest and columns."""
+    """A dataset to sample from, its digest and its columns."""
 
     dataset: OfflineDatasetBuffer | DatasetOnDisk
     digest: str
@@ -56,7 +56,7 @@ NO_PREPARATION = Preparation()
 def complete_returns(columns: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return the undiscounted returns of the complete episodes, in order.
 
-    Each return sums only its own rewards, so equal episodes have equal returns wherever they are.
+    Each return sums only the rewards of its episode, so equal episodes have equal returns wherever they are.
     """
     end_rows = np.flatnonzero(columns["terminated"] | columns["truncated"]) + 1
     if not end_rows.size:

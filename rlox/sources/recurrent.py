@@ -24,8 +24,8 @@ from rlox.types import Rollout
 
 __all__ = ["RecurrentCollector"]
 
-# Most rows of a scoring pass after collection, without and with images; this bounds the memory of the
-# activations. A pass has at least all rows of one environment.
+# At most this many rows, without and with images, are scored in one pass after collection; this bounds the
+# memory of the activations. But a pass has at least all rows of one environment.
 SCORE_ROWS, SCORE_IMAGES = 1 << 13, 1 << 8
 
 
@@ -50,7 +50,7 @@ class RecurrentCollector(RolloutCollector):
             self._state = np.zeros((self.n_envs, policy.state_size), np.float32)
         arena, first_state = self._arena_for(n_steps), torch.from_numpy(self._state.copy())
         is_first = np.zeros(arena.shape, np.bool_)
-        # from the states, not from episode lengths: a game that continues after a lost life is one episode
+        # from the states, not from the tracker's lengths, which continue after a lost life
         is_first[0] = ~self._state.any(1)
 
         def explore(generator: torch.Generator) -> Sampler:

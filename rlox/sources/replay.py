@@ -25,11 +25,11 @@ from rlox.types import Clock, Episode, FusedUpdate, Progress, Transitions, Updat
 
 __all__ = ["ExplorationPolicy", "ReplaySource", "UpdateSchedule"]
 
-# A tick is one call of `next`. Most environment steps of a tick, so that hooks and signals are served during
-# warm-up.
+# A tick is one call of `next`. It takes at most this many environment steps, so that hooks and signals are
+# served during warm-up.
 MAX_TICK_STEPS = 4096
 MAX_TICK_ROWS = 256  # most steps of each environment in one tick
-# Most batches drawn in one call; a longer training takes several ticks.
+# At most this many batches are drawn in one tick; a training with more batches takes several ticks.
 MAX_TICK_BATCHES = 64
 
 
@@ -48,7 +48,7 @@ class ExplorationPolicy(Protocol):
     def act(self, obs: NDArray[Any], step: int, elapsed: float) -> NDArray[Any]:
         """Return exploring actions for `obs` `[N, obs_dim]`; `elapsed` is the finished fraction of the run.
 
-        Called in inference mode, with the source's policy in evaluation mode.
+        It is called in inference mode, with the source's policy in evaluation mode.
         """
 
 
@@ -121,7 +121,7 @@ class ReplaySource:
         self._random_until = 0
 
     def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
-        """Collect until batches are due, or until a tick is long enough during warm-up."""
+        """Collect until batches are due or the tick is long enough; return the batches, or None if none are due."""
         if not self._pending_batches:
             self._collect(clock)
         if not self._pending_batches:

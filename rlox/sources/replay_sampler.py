@@ -63,7 +63,7 @@ class ReplaySampler:
         self._n_compared = 0  # rows whose rewards were compared with `compute_reward`
         self._return_settings: dict[str, Any] = {"n_step": n_step, "gamma": gamma}
         self._batch_size = batch_size
-        # by number of batches: drawn arrays, the same with unpacked rows, and their column views
+        # for each number of batches: the drawn arrays, these with unpacked rows, and views of their columns
         self._outputs: dict[int, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {}
         self.last_sample: dict[str, NDArray[Any]] = {}
 
@@ -78,7 +78,7 @@ class ReplaySampler:
         return self._return_settings
 
     def push(self, chunk: TransitionChunk) -> None:
-        """Store the transitions of `chunk`, which are in time order; a lost step may have none."""
+        """Store the transitions of `chunk`, which are in time order; if steps were lost there may be none."""
         if len(chunk.env_ids):
             self._check_rewards(chunk)
             self.buffer.push_batch(**self._buffer_columns(chunk))
@@ -113,7 +113,7 @@ class ReplaySampler:
     def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
         """Return the arrays that `count` batches were drawn into, and the batches that view them.
 
-        `None` before `count` batches were drawn, and if drawn arrays are converted (stacked frames, packed
+        `None` until one call of `sample` has drawn `count` batches, and if drawn arrays are converted (stacked frames, packed
         integers).
         """
         out = self._outputs.get(count)
@@ -199,7 +199,7 @@ def make_buffer(
     """Make the buffer that `config` describes for `env`; return it with its bytes when full.
 
     With `packing` it stores packed observations. Making the buffer may allocate memory for every row, so
-    `require_memory(capacity, bytes)` is called before and raises if that is too much. `ConfigError` if
+    `require_memory(capacity, bytes)` is called first; it raises if they do not fit. `ConfigError` if
     `buffer.memory` holds too few or too many transitions.
     """
     columns: dict[str, Any] = {
@@ -261,7 +261,7 @@ def _obs_bytes(codec: ObservationCodec, packing: OneHotPacking | None) -> int:
         return codec.row_bytes
     frame = codec.row_bytes // codec.n_frames
     # its own frame, the frame numbers of its stack, and extra frames at the starts and ends of episodes: one
-    # for 32 observations, as with episodes of 64 steps
+    # for every 32 observations, the number for episodes of 64 steps
     return frame + frame // 32 + 8 * codec.n_frames
 
 

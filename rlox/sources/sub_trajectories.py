@@ -36,7 +36,7 @@ class SubTrajectories:
         return len(self.obs)
 
     def to(self, device: torch.device | str) -> SubTrajectories:
-        """Return the same batches on another device (itself if they are there already)."""
+        """Return the same batches on another device (this object if they are there already)."""
         target_device = torch.device(device)
         if self.obs.device == target_device:
             return self

@@ -64,8 +64,8 @@ def stratified_bootstrap(
     """Return the percentile-bootstrap interval of `statistic`, resampling runs within each task.
 
     The statistics of this package are vectorised over resamples. Any other function is called once for each
-    resample, in the input form of `scores`. With fewer than ten runs per task the interval is too narrow
-    (docs/statistics.md).
+    resample, which it gets in the form that `scores` has. With fewer than ten runs per task the interval is
+    too narrow (docs/statistics.md).
     """
     require_bootstrap_arguments(rng, resamples, level)
     tasks = parse_scores(scores)

@@ -1,8 +1,8 @@
 """Comparison of a later run's figures with those of `expected.json`: which agree and which differ.
 
 The question is whether both figures come from the same algorithm. If both have scores, the interval of the
-difference of their trimmed means by Student's t decides; from two runs on it contains the true difference
-as often as its level says (docs/statistics.md). Otherwise the interval of the difference is computed from
+difference of their trimmed means by Student's t decides; with two or more runs it contains the true
+difference as often as its level says (docs/statistics.md). Otherwise the interval of the difference is computed from
 the two intervals.
 """
 
@@ -31,7 +31,8 @@ SETTING_KEYS = ("total_steps", "solved_from")  # have to be equal for figures to
 IGNORED_KEYS = ("schema_version", "versions", "wheel_sha256", "packages", "scores", "ci95", "seeds")
 REPORTED_LEVEL = 0.95  # level of `ci95`
 ROUNDING = 1e-9
-# A rounded estimate may differ from that of its scores by this much, or by this part of the largest score.
+# A rounded estimate may differ from the estimate that its scores give by this much, or by this part of the
+# largest score.
 MAX_ROUNDING, MAX_RELATIVE_ROUNDING = 0.05, 0.01
 
 
@@ -119,7 +120,7 @@ def _difference(expected: _Figure, actual: _Figure, level: float) -> Interval:
 
 
 def _half_widths(figure: _Figure, level: float) -> tuple[float, float]:
-    """Return the interval's widths below and above the estimate, rescaled to `level` and few runs."""
+    """Return the interval's widths below and above the estimate, for `level` and the number of runs."""
     factor = NormalDist().inv_cdf((1 + level) / 2)
     if figure.seeds is not None:
         if figure.seeds < 2:

@@ -1,7 +1,8 @@
 """Differences of trimmed means over a few runs, by Student's t.
 
-Bootstrap intervals of three or five runs are far too narrow. Where the interval decides, as when experiments
-are repeated, Student's t contains the true difference as often as its level says, with any number of runs.
+Bootstrap intervals of three or five runs are far too narrow. An interval by Student's t contains the true
+difference as often as its level says, with any number of runs. It is used where an interval decides whether
+repeated experiments agree.
 """
 
 from __future__ import annotations

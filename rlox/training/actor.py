@@ -33,7 +33,7 @@ class Player(Protocol):
     """Plays parallel episodes, one per slot; every slot begins with a new episode."""
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Return actions for encoded observations `[B, obs_dim]`, one per slot; in `inference_mode`."""
+        """Return actions for encoded observations `[B, obs_dim]`, one per slot; call it in `inference_mode`."""
 
     def observe_rewards(self, rewards: Sequence[float]) -> None:
         """Receive the rewards `[B]` of the last actions.
@@ -60,7 +60,7 @@ class BaseActor(ABC, Generic[P]):
 
     @contextmanager
     def inference_mode(self) -> Iterator[None]:
-        """Enter inference mode for calls of `act`; enter it once for many, as it visits every module."""
+        """Enter inference mode for calls of `act`; one block should have many calls: entering is slow."""
         import torch
 
         from rlox.policies.base import evaluation_mode
@@ -154,9 +154,9 @@ class StatelessActor(BaseActor[P]):
 
     @abstractmethod
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Return actions for encoded observations `[B, obs_dim]`, without changing them; in `inference_mode`.
+        """Return actions for encoded observations `[B, obs_dim]`; call it in `inference_mode`.
 
-        Takes the best actions, or samples if there is a generator.
+        Takes the best actions, or samples if there is a generator. `rows` is not changed.
         """
 
     def make_player(self, n_slots: int) -> Player:

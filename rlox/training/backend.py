@@ -273,6 +273,6 @@ def _table() -> dict[str, Any]:
 
 
 def _find_measurement(measured: list[dict[str, Any]], width: int, rows: int) -> dict[str, Any] | None:
-    """Return the smallest measured size that is at least as large, or None; larger sizes favour torch."""
+    """Return the measurement of the smallest sizes not below these, or None; larger sizes favour torch."""
     candidates = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
     return min(candidates, key=lambda cell: (cell["width"], cell["rows"]), default=None)

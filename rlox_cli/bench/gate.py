@@ -18,7 +18,7 @@ MAX_TOLERANCE = 0.4  # with a larger tolerance, 1.5 times the time might pass as
 # load on the caches and the placement of memory make the same instructions take up to 1.5 times as long.
 UNEXPLAINED_RATIO = 2.0
 SAME, SLOWER, FASTER, NOISY, NEW = "same", "slower", "faster", "noisy", "new"
-UNPROVEN = "unproven"  # longer by up to `UNEXPLAINED_RATIO`, with no more instructions
+UNPROVEN = "unproven"  # up to `UNEXPLAINED_RATIO` times as long, with no more instructions
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def judge(
         )
         for clock in CLOCKS
     ]
-    if verdicts[0].state == UNPROVEN:  # wall time would show no more than that
+    if verdicts[0].state == UNPROVEN:  # longer wall time would prove no more
         return verdicts[0]
     return next((verdict for verdict in verdicts if verdict.state == SLOWER), verdicts[0])
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 RESAMPLES = 10_000
 PASS_RESAMPLES = 400  # resamples of passes
 LOW_QUANTILE = 0.2  # quantile of a pass's rounds that represents the pass
-MIN_PASSES = 7  # with this many passes or more, outliers among them can be told
+MIN_PASSES = 7  # with this many passes or more, outliers among them can be recognised
 # Standard deviation per median absolute deviation: 1.4826 for many normal numbers, 1.1 times that for nine.
 MAD_TO_STD = 1.4826 * 1.1
 
@@ -94,6 +94,6 @@ def _spread(logs: NDArray[np.float64], draws: Sequence[NDArray[np.float64]]) -> 
 
 
 def _log_ratio(log_seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the difference of both low quantiles, `[2, ..., rounds]` -> `[...]`."""
+    """Return the low quantile of our log seconds minus the yardstick's: `[2, ..., rounds]` -> `[...]`."""
     ours, yardstick = np.quantile(log_seconds, LOW_QUANTILE, axis=-1)
     return np.asarray(ours - yardstick)

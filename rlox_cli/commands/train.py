@@ -37,7 +37,7 @@ RESUME_HELP += textwrap.fill(
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
-    """Return a run's overrides in the syntax that Hydra accepts, with the defaults they displace."""
+    """Return a run's overrides for Hydra, and overrides that reset the keys that conflict with them."""
     from rlox_cli.config.overrides import rewrite_overrides
 
     return rewrite_overrides(overrides, folders)

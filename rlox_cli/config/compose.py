@@ -108,7 +108,10 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
 
 @contextmanager
 def sweep_job(call: Call, args: list[str], task: TaskFunction) -> Iterator[Callable[[int, list[str]], None]]:
-    """Yield a function that launches one job of the sweep `args` as Hydra does, by number and overrides."""
+    """Yield a function that launches one job as Hydra does, from the job's number and overrides.
+
+    `args` are the arguments of the sweep.
+    """
     arguments = ParsedArguments.parse(call.command, args)
     overrides = [*arguments.overrides, "hydra.mode=MULTIRUN"]
     with arguments.translate_errors(), _application() as app:

@@ -177,7 +177,7 @@ def displaced_defaults(overrides: Sequence[str], folders: Sequence[Path]) -> Ite
         for tag in option.tags:
             if option.group is ALGO:
                 require_one_schedule(tag, algo_values)
-            # which job of a sweep has a schedule is known only after composition
+            # numbers in place of schedules: which job of a sweep has one is known only after composition
             plain = {name: value and 0.0 for name, value in algo_values.items()}
             for name in conflicting_fields(option.group.registry[tag], plain):
                 yield f"{keys[name].name}={value_text(keys[name].default)}"

@@ -66,7 +66,7 @@ class Group:
     """A part of the configuration that the command line chooses: a tagged union.
 
     `registry` has the dataclass of each tag, which is the option's `name` in a composed
-    configuration. With `is_multiple`, several options are chosen at once, each under its own name.
+    configuration. With `is_multiple`, several options may be chosen at once, each under its own name.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Schema:
         return _unique([*(key for option in options for key in option.keys), *rest])
 
     def with_option_defaults(self, keys: Iterable[Key], options: Sequence[ChosenOption]) -> list[Key]:
-        """Return the keys with the defaults that the only chosen option of a group sets."""
+        """Return the keys with the defaults that an option sets that is the only one chosen in its group."""
         groups = [option.group.name for option in options]
         single_options = [option for option in options if groups.count(option.group.name) == 1]
         option_defaults = {

@@ -19,7 +19,7 @@ class SchemaSource(ConfigSource):
     Hydra's own ConfigStore would be copied completely at each composition.
     """
 
-    # The schema of the command, which Hydra does not pass to a source; an instance keeps its call's.
+    # The schema of the present command, which Hydra does not pass to a source; a new instance keeps it.
     current_schema: ClassVar[Schema]
 
     def __init__(self, provider: str, path: str) -> None:

@@ -81,7 +81,7 @@ def _merged_values(
 class VariantSource(ConfigSource):
     """`variants://`: replacements for missing files of a user's variants."""
 
-    # The conf folders in use, which Hydra does not pass to a source; an instance keeps its call's.
+    # The conf folders in use, which Hydra does not pass to a source; a new instance keeps them.
     current_folders: ClassVar[tuple[Path, ...]] = (CONF,)
 
     def __init__(self, provider: str, path: str) -> None:

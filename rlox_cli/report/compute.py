@@ -170,7 +170,7 @@ class Computer:
             )
 
     def _rng(self, *seed_words: str) -> np.random.Generator:
-        """Return the random stream of these words; so a further method changes no other method's interval."""
+        """Return the random stream of these words; a method that is added changes no other one's interval."""
         return np.random.default_rng(
             [self._seed, *(zlib.crc32(seed_word.encode()) for seed_word in seed_words)]
         )

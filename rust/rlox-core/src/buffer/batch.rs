@@ -117,9 +117,9 @@ impl BatchKind {
     }
 }
 
-/// The arrays of one call as bytes, each `[rows, ...]` row-major.
+/// The arrays of a batch as bytes, each `[rows, ...]` in row-major order.
 ///
-/// Arrays that the kind lacks are empty.
+/// An array that the batch's kind lacks is empty.
 #[derive(Debug, Default)]
 pub struct Batch<'a, 'b> {
     /// Number of rows.
@@ -191,7 +191,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         Ok(batch)
     }
 
-    /// Returns every array; those that the kind lacks are empty.
+    /// Returns every array. An array that the batch's kind lacks is empty.
     pub(super) fn arrays(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let columns = self.obs.iter_mut().chain(&mut *self.next_obs).chain(&mut *self.columns);
         let keyed_arrays = [

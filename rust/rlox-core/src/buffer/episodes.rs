@@ -9,7 +9,7 @@ pub struct Episode {
     pub len: usize,
     /// Undiscounted sum of its rewards.
     pub total_reward: f64,
-    /// False for the rows after the last episode end.
+    /// False if no row ends the episode, which is possible only for a dataset's last episode.
     pub is_complete: bool,
 }
 

@@ -51,7 +51,8 @@ pub struct MmapReplayBuffer {
     pub(super) folder: Option<Arc<Folder>>,
     /// Rows per environment that are sealed at a time.
     pub(super) segment_rows: u64,
-    /// For each environment, the position below which a reopened buffer finds the rows, `[envs]`.
+    /// For each environment, the position below which all rows are durable, so that a reopened
+    /// buffer finds them, `[envs]`.
     pub(super) durable_ends: Vec<u64>,
     /// For each environment, the position below which rows are being sealed. None if no seal runs.
     pub(super) sealing_ends: Option<Vec<u64>>,
@@ -200,8 +201,8 @@ impl MmapReplayBuffer {
     /// Stores one range of rows and returns true. If rows have to be sealed first, stores nothing and
     /// returns false.
     ///
-    /// With `without_seal`, that is so only if memory has no room. Otherwise it is so, too, if a
-    /// segment is due and no seal is running.
+    /// With `without_seal`, rows have to be sealed first only if memory has no room. Without it, they
+    /// also have to be sealed first if a segment is due and no seal is running.
     pub(super) fn try_push(
         &mut self,
         env_index: EnvIndex<'_>,
@@ -329,10 +330,10 @@ fn row_bytes(schema: &Schema) -> usize {
     obs.chain(schema.columns().iter().map(crate::Field::row_bytes)).sum::<usize>().max(1)
 }
 
-/// Returns the number of rows of an environment that a reopened buffer can have.
+/// Returns the position below which a reopened buffer can have the rows of `ring`.
 ///
-/// The newest row is incomplete without its next observation, and rows that are pushed after the
-/// buffer was reopened do not continue its episode.
+/// This excludes a newest row without a next observation. It would stay incomplete, because rows that
+/// are pushed after the buffer was reopened do not continue its episode.
 pub(super) fn complete_end(ring: &EnvRing) -> u64 {
     ring.n_pushed - u64::from(ring.awaits_next_obs)
 }

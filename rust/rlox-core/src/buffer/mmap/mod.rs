@@ -1,4 +1,5 @@
-//! A replay buffer larger than memory: recent rows are in memory, older rows are on disk.
+//! A replay buffer larger than memory: recent rows are in memory, older rows are on disk. In spite of
+//! the name `mmap`, no files are memory-mapped.
 
 mod buffer;
 #[cfg(test)]
@@ -68,7 +69,8 @@ impl MmapReplayBuffer {
     /// # Errors
     /// The buffer stays open if there is an error.
     /// - The errors of [`MmapReplayBuffer::flush`].
-    /// - [`Error::Damaged`] if the segments that a save needs are not known.
+    /// - [`Error::Damaged`] if the manifest of a save cannot be read, so that it is unknown which
+    ///   segments the save needs.
     pub fn close(&mut self, keep_files: bool) -> Result<()> {
         close(&mut Direct(self), keep_files)
     }

@@ -11,7 +11,7 @@ use crate::buffer::rows::{MemoryRows, Source, env_sources, sources};
 use crate::error::{Error, Result};
 use crate::store::{Folder, Fs, Manifest, RealFs, Segment, SegmentRef, open_segment};
 
-/// If an archive has this many segments, the next save writes all rows into a new one.
+/// If an archive has this many segments, the next save writes all rows into one new segment.
 const MAX_SEGMENTS: usize = 128;
 
 /// The result of a save.

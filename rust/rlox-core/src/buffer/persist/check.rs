@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 /// Checks the records of one environment in order.
 ///
 /// - The observation of a row comes directly after that of the row before, or one observation lies
-///   between them: the next observation of the row before. (If this has the same bytes as the
-///   observation of the row, they share one. Where a buffer was reopened, more may lie between.)
+///   between them: the next observation of the row before. (If both have the same bytes, only one is
+///   stored, and none lies between. Where a buffer was reopened, several may lie between.)
 /// - Every observation and frame that a record refers to exists.
 /// - After a row that ends an episode comes a row that begins one.
 #[derive(Debug)]
@@ -122,8 +122,8 @@ const fn full_number(end: u64, lower: u32) -> u64 {
 
 /// Checks the frames of stacks in order.
 ///
-/// A frame of a stack is the frame at the same place or the next in the stack before, or the frame
-/// before it in its own stack, or new. New frames have consecutive numbers.
+/// A frame of a stack is new, or it is the frame at the same place or at the next place of the stack
+/// before, or the frame before it in its own stack. New frames have consecutive numbers.
 #[derive(Debug)]
 pub(in crate::buffer) struct StackChecker {
     range: (u64, u64),

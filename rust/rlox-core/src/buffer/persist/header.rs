@@ -9,7 +9,7 @@ const RING_NUMBERS: usize = 6;
 /// Largest number that a buffer can reach in practice.
 const MAX_NUMBER: u64 = 1 << 62;
 
-/// A column to save: name, bytes of an element, bytes.
+/// A column to save: name, size of an element in bytes, content.
 pub(in crate::buffer) type SavedColumn = (String, usize, Vec<u8>);
 
 /// The saved state of rings, queues and random draws.

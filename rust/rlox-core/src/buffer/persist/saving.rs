@@ -42,7 +42,7 @@ impl PendingSegment {
     }
 
     /// Same as [`PendingSegment::begin`], but seals the rows of a small newest segment again if all of
-    /// them are in memory.
+    /// them are in memory. Also returns whether the new segment replaces the newest one in this way.
     pub(in crate::buffer) fn begin_merged(
         archive: &mut Archive,
         rows: &mut MemoryRows,
@@ -141,7 +141,7 @@ pub(in crate::buffer) struct SealedSegment {
 }
 
 impl SealedSegment {
-    /// Lists the segment, with `replaces_newest` in place of the newest one.
+    /// Lists the segment. If `replaces_newest` is set, it takes the place of the newest one.
     pub(in crate::buffer) fn add_to(self, archive: &mut Archive, replaces_newest: bool) -> SegmentRef {
         if replaces_newest {
             archive.forget_newest();

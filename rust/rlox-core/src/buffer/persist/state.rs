@@ -13,9 +13,11 @@ use crate::error::{Error, Result, check_len};
 pub struct BufferState {
     /// Columns, environments and capacity as text.
     pub layout: String,
-    /// State of rings, queues, draws and sampler: name, bytes of an element, bytes.
+    /// State of rings, queues, draws and sampler. Each column has a name, the size of an element in
+    /// bytes, and the content.
     pub columns: Vec<SavedColumn>,
-    /// Bytes of all rows: name of the source, bytes of a row, bytes.
+    /// All rows. Each column has the name of a store of rows, such as `records/0`, the size of a row
+    /// in bytes, and the content.
     pub rows: Vec<SavedColumn>,
 }
 

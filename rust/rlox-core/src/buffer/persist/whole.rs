@@ -35,7 +35,8 @@ pub trait InMemoryBuffer: Sized {
     /// Same as [`InMemoryBuffer::storage`], but mutable.
     fn storage_mut(&mut self) -> &mut BufferStorage;
 
-    /// Returns the columns that are saved besides rows and draws: name, bytes of an element, bytes.
+    /// Returns the columns that are saved besides rows and draws: name, size of an element in bytes,
+    /// content.
     #[must_use]
     fn saved_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)>;
 

@@ -20,9 +20,9 @@ pub(in crate::buffer) struct ChunkQueue {
     row_bytes: usize,
     /// Each chunk has `1 << shift` rows.
     shift: u32,
-    /// The chunks, in places whose number is a power of two. Chunk c is at place c modulo that number,
-    /// so the lower half of a row's number is enough to find the row. A place without live rows is
-    /// empty.
+    /// Places for chunks; the number of places is a power of two. Chunk c is at place c modulo this
+    /// number, so the lower half of a row's number is enough to find the row. A place without live
+    /// rows is empty.
     chunks: Vec<Block>,
     /// Number of places that are not empty.
     n_filled: usize,
@@ -202,8 +202,8 @@ impl ChunkQueue {
         let first = lower_half(self.start >> self.shift) as usize;
         let new_mask = self.chunks.len() - 1;
         for (place, chunk) in old.into_iter().enumerate() {
-            // The number of the chunk in `place`: it is the first such number at or after the
-            // oldest.
+            // The number of the chunk in `place`: the first one, from the oldest chunk's number on,
+            // that belongs to this place.
             let number = first + (place.wrapping_sub(first) & mask);
             if let Some(slot) = self.chunks.get_mut(number & new_mask) {
                 *slot = chunk;

@@ -17,7 +17,8 @@ pub(in crate::buffer) struct Layout {
     pub flags_offset: usize,
     /// Offset and size in bytes of each column.
     pub columns: Vec<(usize, usize)>,
-    /// Size in bytes of each observation column. Observations are stored outside the records.
+    /// For each observation column, the size of one observation in bytes. Observations are stored
+    /// outside the records.
     pub obs_bytes: Vec<usize>,
 }
 

@@ -169,9 +169,9 @@ impl MemoryRows {
         Ok(n_stale)
     }
 
-    /// Keeps the present rows readable until [`MemoryRows::end_snapshot`], even if they are updated or
-    /// overwritten in the meantime: by [`MemoryRows::snapshot_records`] and
-    /// [`ChunkQueue::contiguous_rows`].
+    /// Begins a snapshot of the present rows. Until [`MemoryRows::end_snapshot`],
+    /// [`MemoryRows::snapshot_records`] and [`ChunkQueue::contiguous_rows`] read these rows, even if
+    /// they were updated or overwritten in the meantime.
     pub(in crate::buffer) fn begin_snapshot(&mut self) {
         self.snapshot = Some(BlockCopies::new());
         let observations = self.obs.iter_mut().flatten();

@@ -47,7 +47,7 @@ impl EnvRing {
         if back <= self.head { self.head - back } else { self.head + capacity - back }
     }
 
-    /// Updates the episodes by the next row, which is at `position`.
+    /// Updates the episode starts for the next row, which is at `position`.
     #[inline]
     pub(in crate::buffer) fn mark_episode(&mut self, position: u64, ends_episode: bool) {
         if self.begins_episode {
@@ -64,7 +64,7 @@ impl EnvRing {
         self.head = if head < capacity { head } else { head - capacity };
     }
 
-    /// Counts rows with these flags, which are pushed and overwritten at once.
+    /// Counts rows with these flags as pushed. Later rows of the same push overwrite them.
     pub(in crate::buffer) fn skip(&mut self, terminated: &[u8], truncated: &[u8]) {
         if terminated.is_empty() {
             return;

@@ -10,7 +10,7 @@ use super::chunks::ChunkQueue;
 use crate::buffer::schema::{FrameStack, ObsField, StackAxis};
 use crate::row_copy::RowCopy;
 
-/// A frame is shared only if no more newer frames are stored than this many stacks have.
+/// A frame is shared only if it is among the newest frames, as many as this number of stacks have.
 ///
 /// An older frame is stored again, so that a frame that never changes does not keep all later
 /// frames alive.

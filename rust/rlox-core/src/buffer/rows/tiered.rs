@@ -154,7 +154,7 @@ impl TieredRows {
         Ok(scratch)
     }
 
-    /// Reads the observation whose number has the lower half `lower`, or that `offset` places after it.
+    /// Reads the observation `offset` numbers after the one whose number has the lower half `lower`.
     fn read_obs(
         &self,
         (env, column, lower, offset): (usize, usize, u32, u64),

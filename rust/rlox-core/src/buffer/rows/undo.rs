@@ -9,7 +9,7 @@ use crate::error::Result;
 /// The state to which rows are rolled back.
 struct UndoState {
     rings: Vec<EnvRing>,
-    /// The number after the newest item and frame of each column and environment.
+    /// The end of every observation queue: the number that its next row would have got.
     ends: Vec<u64>,
 }
 

@@ -59,7 +59,7 @@ pub trait Sampler: Debug + Send + Sync {
     /// Called after every row was removed.
     fn on_clear(&mut self) {}
 
-    /// Returns the columns to save: name, bytes of an element, bytes.
+    /// Returns the columns to save: name, size of an element in bytes, content.
     fn saved_columns(&self) -> Vec<(&'static str, usize, Vec<u8>)> {
         Vec::new()
     }
