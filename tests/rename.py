@@ -3,7 +3,7 @@
     python tests/rename.py apply TABLE.tsv [--package rlox/envs] [--dry-run] [--report FILE]
     python tests/rename.py prove BEFORE_COMMIT TABLE.tsv
     python tests/rename.py prove-rust BEFORE_COMMIT RUST_TABLE.tsv
-    python tests/rename.py page TABLE.tsv RUST_TABLE.tsv > docs/renamed.md
+    python tests/rename.py page TABLE.tsv RUST_TABLE.tsv MOVES.tsv > docs/renamed.md
     python tests/rename.py draw identifiers|messages|help|docstrings [COMMIT] [--seed 1] [--count 20]
 
 The table has the columns kind, path, scope, old, new, why. `apply` edits the files in place at exact
@@ -55,6 +55,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     markdown = commands.add_parser("page", help="the tables in Markdown")
     markdown.add_argument("table", type=Path)
     markdown.add_argument("rust_table", type=Path)
+    markdown.add_argument("moves", type=Path, help="old and new path of files that moved to another folder")
     sample = commands.add_parser("draw", help="names or sentences, drawn by a seed")
     sample.add_argument("kind", choices=sorted(KINDS))
     sample.add_argument("commit", nargs="?", help="default: the working tree")
@@ -111,7 +112,9 @@ def main(arguments: Sequence[str]) -> int:
     cache = (options.cache or options.root / ".cache" / "rename").resolve()
     if options.command == "page":
         rows = [*read_table(options.table), *read_rust_table(options.rust_table)]
-        print(page(rows, [options.table.as_posix(), options.rust_table.as_posix()]))
+        tables = [options.table, options.rust_table, options.moves]
+        moves = dict(line.split("\t") for line in options.moves.read_text("utf-8").splitlines()[1:])
+        print(page(rows, [table.as_posix() for table in tables], moves))
         return 0
     if options.command == "draw":
         for path, line, text in draw(options.root, options.kind, options.commit, options.seed, options.count):

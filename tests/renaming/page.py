@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from renaming.table import MODULE_KINDS, Row
@@ -18,14 +18,17 @@ and local variables too, with the reason of each. The page goes with the first r
 LEFT_OUT = ("parameter", "local")
 
 
-def page(rows: Iterable[Row], tables: Sequence[str]) -> str:
-    """Markdown: a table for each file, and one of the files that moved."""
+def page(rows: Iterable[Row], tables: Sequence[str], moves: Mapping[str, str]) -> str:
+    """Markdown: a table for each file, and one of moved files; `moves` has new folders."""
     rows = [row for row in rows if row.kind not in LEFT_OUT]
     moved = [row for row in rows if row.kind in MODULE_KINDS]
     named = sorted((row for row in rows if row.kind not in MODULE_KINDS), key=lambda row: row.path)
-    head = HEAD.format(tables="\nand ".join(f"`{table}`" for table in tables), arguments=" ".join(tables))
+    head = HEAD.format(tables="\nand ".join(f"`{table}`" for table in tables[:2]), arguments=" ".join(tables))
     text = [head, "## Files", "", "| old | new |", "|---|---|"]
-    text += sorted(f"| `{row.path}` | `{row.new_path}` |" for row in moved)
+    renamed = {row.path: row.new_path for row in moved}
+    final = {old: moves.get(new, new) for old, new in renamed.items()}
+    final |= {old: new for old, new in moves.items() if old not in renamed.values()}
+    text += sorted(f"| `{old}` | `{new}` |" for old, new in final.items())
     for path, of_file in groupby(named, key=lambda row: row.path):
         text += ["", f"## {path}", "", "| old | new |", "|---|---|"]
         text += [f"| `{_full(row, row.old)}` | `{row.new}` |" for row in of_file]
