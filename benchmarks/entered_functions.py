@@ -47,7 +47,8 @@ class CalledFunctions:
     def __init__(self, folder: Path) -> None:
         self.prefix, self.codes = f"{folder}{os.sep}", set[CodeType]()
 
-    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+    def profile(self, frame: FrameType, event: str, arg: Any) -> None:
+        """Record a call; the argument of `sys.setprofile`."""
         if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # no class or module body
             self.codes.add(frame.f_code)
 
@@ -71,8 +72,8 @@ def record(package: str, script: str) -> None:
 
     called = CalledFunctions(Path(rlox.__file__).resolve().parents[1] / package)
     output, sys.stdout = sys.stdout, sys.stderr
-    threading.setprofile(called)
-    sys.setprofile(called)
+    threading.setprofile(called.profile)
+    sys.setprofile(called.profile)
     exec(compile(script, "training", "exec"), {"__name__": "training"})
     sys.setprofile(None)
     print(json.dumps(called.by_file()), file=output)
@@ -82,8 +83,10 @@ def count(package: str, script: str) -> dict[str, dict[str, int]]:
     """Return the lines of each called function of `package`, by file, from a new process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, Path(__file__), "--record", package]
-        done = subprocess.run(command, input=script, cwd=folder, text=True, stdout=subprocess.PIPE, check=True)
-    files: dict[str, dict[str, int]] = json.loads(done.stdout)
+        output = subprocess.run(
+            command, input=script, cwd=folder, text=True, stdout=subprocess.PIPE, check=True
+        ).stdout
+    files: dict[str, dict[str, int]] = json.loads(output)
     return files
 
 

@@ -12,7 +12,7 @@ from rlox.disk import read_file
 from rlox.errors import ConfigError
 
 MAX_BYTES = 1 << 20
-# YAML 1.1 reads 2e6 and 1e-3 as text; other readers, Hydra too, read numbers.
+# YAML 1.1 reads 2e6 and 1e-3 as text; other readers, such as Hydra's, read them as numbers.
 EXPONENT = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
 
 

@@ -1,4 +1,4 @@
-"""Hydra config source for plugins: their options, which have no files, and their conf folders."""
+"""Hydra config source of options without files: those of plugins, and the default buffers of algorithms."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from rlox import plugins
+from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError
-from rlox_cli.config.run_schema import ALGO, LOGGER
+from rlox_cli.config.run_schema import ALGO, BUFFER, DEFAULT_BUFFERS, LOGGER, default_buffer_option
 from rlox_cli.config.schema import default_overrides_of, defaults_of, nested_dict
 
 GROUPS = {group.name: group for group in (ALGO, LOGGER)}
-ALGO_FOLDERS = ("schema/brings", "buffer/_of")  # other folders with an option per algorithm
+BUFFER_FOLDER = f"{BUFFER.name}/{DEFAULT_BUFFERS}"
+ALGO_FOLDERS = ("schema/brings", BUFFER_FOLDER)  # other folders with an option per algorithm
 
 
 class PluginSource(ConfigSource):
@@ -40,11 +42,11 @@ class PluginSource(ConfigSource):
         )
 
     def is_config(self, config_path: str) -> bool:
-        """Return whether a plugin has this option."""
+        """Return whether this source has the option."""
         return self._option(config_path) is not None or bool(self._files(config_path))
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Return the option of a plugin; raise `ConfigError` if two packages have a file of that name."""
+        """Return an option's content; raise `ConfigError` if two packages have a file of that name."""
         if (option := self._option(config_path)) is None:
             return self._load_file(config_path)
         group, name = option
@@ -57,14 +59,13 @@ class PluginSource(ConfigSource):
         )
 
     def _option(self, config_path: str) -> tuple[str, str] | None:
-        """Return the group and the name of a plugin's option, or `None`."""
+        """Return the group and the name of an option, or `None`."""
         group, _, name = config_path.removesuffix(".yaml").rpartition("/")
         registry_group = ALGO.name if group in ALGO_FOLDERS else group
-        return (
-            (group, name)
-            if registry_group in GROUPS and name in plugins.plugin_names(registry_group)
-            else None
-        )
+        names = plugins.plugin_names(registry_group) if registry_group in GROUPS else []
+        if group == BUFFER_FOLDER:
+            names = [*names, *ALGO_CONFIGS.builtin_names]
+        return (group, name) if name in names else None
 
     def _files(self, config_path: str) -> list[tuple[plugins.PluginEntry, Any]]:
         name = config_path if config_path.endswith(".yaml") else f"{config_path}.yaml"
@@ -89,10 +90,8 @@ def _option_content(group: str, name: str, config_class: type[Any]) -> dict[str,
     """Return the content that an option's file would have in conf/."""
     if group == "schema/brings":
         return nested_dict(default_overrides_of(config_class))
-    if group == "buffer/_of":
-        buffers = config_class.buffers
-        buffer_name = "auto" if len(buffers) > 1 else buffers[0]
-        return {"defaults": [f"/schema/buffer/{buffer_name}@_here_", "_self_"]}
+    if group == BUFFER_FOLDER:
+        return default_buffer_option(f"{DEFAULT_BUFFERS}/{name}")
     if group == ALGO.name and default_overrides_of(config_class):
         return {"defaults": [f"/schema/brings/{name}@_global_", "_self_"], **defaults_of(config_class)}
     return defaults_of(config_class)

@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS, EnvConfig, RunConfig
+from rlox.configs import (
+    ALGO_CONFIGS,
+    BUFFER_CONFIGS,
+    LOGGER_CONFIGS,
+    AutoBufferConfig,
+    EnvConfig,
+    RunConfig,
+)
 from rlox.errors import ConfigError
 from rlox_cli.config.schema import Group, Schema, keys_of
 from rlox_cli.search.settings import SEARCH, SearchOptions
+
+DEFAULT_BUFFERS = "_of"  # the subfolder of `buffer` with the default buffer of each algorithm
+
+
+def default_buffer_option(option: str) -> dict[str, Any]:
+    """Return the content of the option `_of/<algo>`, the default buffer of an algorithm; empty for others."""
+    folder, _, algo = option.partition("/")
+    if folder != DEFAULT_BUFFERS or algo not in ALGO_CONFIGS:
+        return {}
+    buffers = ALGO_CONFIGS[algo].buffers
+    buffer = AutoBufferConfig().name if len(buffers) > 1 else buffers[0]
+    return {"defaults": [f"/schema/buffer/{buffer}@_here_", "_self_"]}
+
 
 ALGO = Group("algo", ALGO_CONFIGS)
 ENV = Group(
@@ -16,7 +37,7 @@ ENV = Group(
     {"base": EnvConfig},
     help_listing="any Gymnasium id, e.g. env=Acrobot-v1, or env=module:MyEnv-v0",
 )
-BUFFER = Group("buffer", BUFFER_CONFIGS)
+BUFFER = Group("buffer", BUFFER_CONFIGS, content_without_file=default_buffer_option)
 LOGGER = Group("logger", LOGGER_CONFIGS, is_multiple=True)
 
 RUN = Schema(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,11 @@ class Group:
     registry: Mapping[str, type[Any]]
     is_multiple: bool = False
     help_listing: str = ""  # text for --help if there are too many options to list
+    content_without_file: Callable[[str], Mapping[str, Any]] = lambda option: {}  # of options without a file
+
+    def content(self, option: str, folders: Sequence[Path]) -> Mapping[str, Any]:
+        """Return the content of an option's file, or what stands for it; empty for an unknown option."""
+        return read_option_file(self.name, option, folders) or self.content_without_file(option)
 
     def tag(self, option: str, folders: Sequence[Path]) -> str | None:
         """Return the tag of an option: itself, or that of the option that its file is built on."""
@@ -85,7 +90,7 @@ class Group:
                 return name
             if name not in visited:
                 visited.add(name)
-                pending += base_options(read_option_file(self.name, name, folders))
+                pending += base_options(self.content(name, folders))
         return None
 
     def option_for(self, tag: str | None, mount: str = "") -> ChosenOption:
@@ -173,7 +178,7 @@ class Schema:
         return _unique([*(key for option in options for key in option.keys), *rest])
 
     def with_option_defaults(self, keys: Iterable[Key], options: Sequence[ChosenOption]) -> list[Key]:
-        """Return the keys with the defaults that an option sets that is the only one chosen in its group."""
+        """Return the keys with the defaults that options set which are the only choice in their groups."""
         groups = [option.group.name for option in options]
         single_options = [option for option in options if groups.count(option.group.name) == 1]
         option_defaults = {
@@ -272,7 +277,7 @@ def _split_list(value: str) -> list[str]:
 
 def _resolve_choice(group: Group, option: str, folders: Sequence[Path]) -> list[str]:
     """Return the option, or the bases of its file that depend on another group's choice (`${group}`)."""
-    base_names = base_options(read_option_file(group.name, option, folders))
+    base_names = base_options(group.content(option, folders))
     return [name for name in base_names if "${" in name] or [option]
 
 
