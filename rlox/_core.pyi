@@ -1012,8 +1012,8 @@ class ReplayBuffer:
         n_envs: number of environments whose transitions are pushed together.
         seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
         sampler: the rule by which `sample` draws: "uniform" gives every transition the same
-            probability, "episode_balanced" gives every episode the same one, and within it
-            every transition.
+            probability, "episode_balanced" gives every episode the same probability, and every
+            transition within an episode.
         obs_shape: shape of an observation.
         obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
         obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.
@@ -1149,7 +1149,7 @@ class ReplayBuffer:
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from the result of `state`, with the same rows, indices, draws and
         priorities. The buffer must have the same columns, capacity and number of
-        environments (and alpha).
+        environments (a prioritized buffer also the same alpha).
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
         then.
@@ -1176,9 +1176,9 @@ class ReplayBuffer:
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
         """Continues from a save, with the same rows, indices, draws and priorities. The saved
-        buffer must have the same columns and size (and alpha). In the folder of a
-        `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
-        starts from.
+        buffer must have the same columns and size (a prioritized buffer also the same alpha). In
+        the folder of a `MmapReplayBuffer` the name `newest` stands for the state that a reopened
+        buffer starts from.
 
         Raises:
             CheckpointError: a file is damaged (the message has the file and the byte) or
@@ -1341,7 +1341,7 @@ class SequenceReplayBuffer:
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from the result of `state`, with the same rows, indices, draws and
         priorities. The buffer must have the same columns, capacity and number of
-        environments (and alpha).
+        environments (a prioritized buffer also the same alpha).
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
         then.
@@ -1368,9 +1368,9 @@ class SequenceReplayBuffer:
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
         """Continues from a save, with the same rows, indices, draws and priorities. The saved
-        buffer must have the same columns and size (and alpha). In the folder of a
-        `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
-        starts from.
+        buffer must have the same columns and size (a prioritized buffer also the same alpha). In
+        the folder of a `MmapReplayBuffer` the name `newest` stands for the state that a reopened
+        buffer starts from.
 
         Raises:
             CheckpointError: a file is damaged (the message has the file and the byte) or
@@ -1411,8 +1411,8 @@ class MmapReplayBuffer:
     Rows are sealed in segments of 1/256 of `total_capacity`. If that is less than 1 MiB, a segment
     has 1 MiB, but at most a third of `hot_capacity`. If the process dies, the `n_unsealed` newest
     rows are lost; `flush` seals them. An observation is stored once, uint8 stays uint8 and frames of
-    stacks are shared, as in `ReplayBuffer`. With the same pushes and seed both buffers sample the
-    same rows.
+    stacks are shared, as in `ReplayBuffer`. With the same pushes and seed this buffer and a
+    `ReplayBuffer` sample the same rows.
 
     Args:
         hot_capacity: smallest number of transitions in memory (2/256 of `total_capacity` if that is
@@ -1813,7 +1813,7 @@ class PrioritizedReplayBuffer:
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from the result of `state`, with the same rows, indices, draws and
         priorities. The buffer must have the same columns, capacity and number of
-        environments (and alpha).
+        environments (a prioritized buffer also the same alpha).
 
         Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
         then.
@@ -1840,9 +1840,9 @@ class PrioritizedReplayBuffer:
 
     def load(self, path: str | PathLike[str], name: str='last') -> None:
         """Continues from a save, with the same rows, indices, draws and priorities. The saved
-        buffer must have the same columns and size (and alpha). In the folder of a
-        `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
-        starts from.
+        buffer must have the same columns and size (a prioritized buffer also the same alpha). In
+        the folder of a `MmapReplayBuffer` the name `newest` stands for the state that a reopened
+        buffer starts from.
 
         Raises:
             CheckpointError: a file is damaged (the message has the file and the byte) or
@@ -2839,7 +2839,7 @@ def native_env_ids() -> list[str]:
 
 def prune_replay(path: str | PathLike[str], keep: list[str]) -> int:
     """Removes every save of the folder `path` except those named in `keep`, and the segments that no
-    kept save lists; returns the number of removed segments.
+    kept save lists; returns the number of removed segments and unfinished files.
 
     The rows that a `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
 

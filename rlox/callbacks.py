@@ -248,7 +248,7 @@ class _SingleRunCallback(Callback):
         """Reset to the initial state."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_algo_ref": self._algo_ref and object}  # a copy starts anew with any algorithm
+        return vars(self) | {"_algo_ref": self._algo_ref and object}  # a copy of a used callback starts anew
 
 
 class EarlyStoppingCallback(_SingleRunCallback):

@@ -1,4 +1,4 @@
-"""A lock for calls that must not overlap, as they would mix their random numbers; a second call is refused."""
+"""A lock for calls that must not overlap, as their random numbers would mix; it refuses a second call."""
 
 from __future__ import annotations
 

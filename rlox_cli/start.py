@@ -10,10 +10,10 @@ from pathlib import Path
 
 def main() -> int:
     """Run the command line and return its exit code."""
-    # for the time until the command has its own handlers: imports take a while; nothing is to be saved
+    # for the time until the command has its own handlers: imports take a while, and nothing is to save yet
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
     site_packages = Path(__file__).resolve().parents[1]
-    # as in rlox/__init__.py; if the other project was installed later, that file is the other project's
+    # rlox/__init__.py checks this, too, but it is the other project's file if that was installed later
     for metadata_dir in site_packages.glob("rlox-*.dist-info"):
         print(
             f"rlox: the package {metadata_dir.stem}, another project or an rlox from before its package was "

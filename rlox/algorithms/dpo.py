@@ -216,8 +216,8 @@ class DPO(TextAlgorithm):
     ) -> dict[str, float]:
         """Take one step on these pairs, with shapes as in `compute_loss`, and return its metrics.
 
-        A pair of equal completions teaches nothing: the first call with such a pair warns. `ConfigError` if
-        all pairs are equal.
+        A pair of equal completions teaches nothing: the first call with such a pair warns. Raises
+        `ConfigError` if all pairs are equal.
         """
         pairs = _make_pairs(prompt, chosen, rejected, ref_log_probs, self._text.sampling.eos)
         equal_rows = np.flatnonzero(_equal_pair_mask(pairs))

@@ -31,7 +31,7 @@ from rlox.types import Clock, Update
 
 __all__ = ["GRPO", "GRPOLearner"]
 
-TOKEN_NORMALIZED = ("dapo", "bnpo", "cispo")  # others divide the loss by completions
+TOKEN_NORMALIZED = ("dapo", "bnpo", "cispo")  # other losses are means over completions, not tokens
 
 
 class GRPOLearner(TextLearner):
@@ -163,8 +163,8 @@ class GRPO(GenerationAlgorithm):
     callbacks : called during training; if `on_step` returns False, training stops
     logger : receives the rows of metrics
     task : one of `rlox.llm.TASKS`
-    server : server that generates the completions instead of the model and receives the new weights; for the
-        name of a kind, `server_url` is its address
+    server : server that generates the completions instead of the model and receives the new weights; if this
+        is the name of a kind of server, `server_url` is its address
     seed : seed of every random stream of the run
     **config_kwargs : any field of `GRPOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
         `tokenizer`; unknown names are errors

@@ -54,7 +54,7 @@ class OnlineDPOLearner(DPOLearner):
         super().__init__(text, config)
         self._preference = preference
 
-    def update(self, batch: GroupedCompletions, clock: Clock) -> Update:  # type: ignore[override]  # written here
+    def update(self, batch: GroupedCompletions, clock: Clock) -> Update:  # type: ignore[override]  # takes completions
         """Take one step on the pairs in which one completion is preferred."""
         preferred = self._preferred_indices(batch)
         decided_pairs = np.flatnonzero(preferred != NO_PREFERENCE)
@@ -129,8 +129,8 @@ class OnlineDPO(GenerationAlgorithm):
     callbacks : called during training; if `on_step` returns False, training stops
     logger : receives the rows of metrics
     reward_fn : as in `GRPO`
-    server : server that generates the completions instead of the model and receives the new weights; for the
-        name of a kind, `server_url` is its address
+    server : server that generates the completions instead of the model and receives the new weights; if this
+        is the name of a kind of server, `server_url` is its address
     seed : seed of every random stream of the run
     **config_kwargs : any field of `OnlineDPOConfig`, `device`, or paths: `dataset` (not `task`),
         `eval_dataset`, `tokenizer`; unknown names are errors

@@ -221,7 +221,7 @@ class RecurrentPPO(Algorithm):
         config = config_from_arguments("recurrent_ppo", env_id, n_envs, seed, config_kwargs)
         super().__init__(config, env_id, None, logger, callbacks)
 
-    def predict(  # type: ignore[override]  # what is remembered comes in and goes out
+    def predict(  # type: ignore[override]  # takes and returns the recurrent state
         self,
         obs: Any,
         state: Any = None,
@@ -231,9 +231,9 @@ class RecurrentPPO(Algorithm):
         """Return the action for one raw observation or a batch, and the state for the next call.
 
         `state` is the state that the last call returned, `None` at the start of episodes. `episode_start` (a
-        bool, or one per observation) marks the episodes that begin here, whose state is reset. Observations
-        are normalised as in training, with frozen statistics. Box actions are clipped to the bounds.
-        `deterministic=False` samples.
+        bool, or one per observation) marks observations that begin an episode, for which the state is reset.
+        Observations are normalised as in training, with frozen statistics. Box actions are clipped to the
+        bounds. `deterministic=False` samples.
         """
         self._n_sampled_predictions += not deterministic
         generator = self._sampling_generator(deterministic, "predict", self._n_sampled_predictions)

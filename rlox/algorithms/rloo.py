@@ -119,7 +119,7 @@ class RLOOLearner(TextLearner):
 
     @staticmethod
     def _ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
-        """Return the mean over completions of the ratio of their probability to that at sampling."""
+        """Return the mean ratio, over completions, of the probability now to that when they were sampled."""
         return (log_ratio * mask).sum(1).exp().mean()
 
 
@@ -139,8 +139,8 @@ class RLOO(GenerationAlgorithm):
     kl_coef : reward penalty per nat of log-probability above the reference
     callbacks : called during training; if `on_step` returns False, training stops
     logger : receives the rows of metrics
-    server : server that generates the completions instead of the model and receives the new weights; for the
-        name of a kind, `server_url` is its address
+    server : server that generates the completions instead of the model and receives the new weights; if this
+        is the name of a kind of server, `server_url` is its address
     seed : seed of every random stream of the run
     **config_kwargs : any field of `RLOOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
         `tokenizer`; unknown names are errors

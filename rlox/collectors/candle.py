@@ -67,7 +67,7 @@ class CandleCollector:
     ----------
     env_id : one of `rlox.native_env_ids()`, or `module:Id-v0` for a module that has native environments
     n_envs : number of parallel environments
-    obs_dim, n_actions : expected sizes; an error if the environment's differ. `n_actions` is the number of
+    obs_dim, n_actions : expected sizes, which the environment must have. `n_actions` is the number of
         choices, or the length of Box actions. None: not checked
     n_steps : steps per environment in a rollout
     hidden : width of each hidden layer
@@ -256,8 +256,8 @@ class CandleCollector:
 class _RolloutThread(threading.Thread):
     """Collects one rollout in a thread.
 
-    It has no reference to the `CandleCollector`. So after the collector is dropped or stopped, the thread
-    runs for at most one rollout.
+    It has no reference to the `CandleCollector`. So after that is dropped or stopped, the thread runs for at
+    most one rollout.
 
     Attributes
     ----------

@@ -148,7 +148,7 @@ class AlgorithmConfig:
                 )
 
     def reject_without_switch(self, switch_names: Mapping[str, str] | None = None) -> None:
-        """Raise `ConfigError` for a field `only_with` a switch that is off.
+        """Raise `ConfigError` for a field that is set although its switch (`only_with`) is off.
 
         `switch_names` describes, for the message, what each switch controls.
         """

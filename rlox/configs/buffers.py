@@ -9,7 +9,7 @@ from typing import Any
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 
-DEFAULT_CAPACITY = 1_000_000  # transitions, by default; SB3, DQN and SAC
+DEFAULT_CAPACITY = 1_000_000  # transitions; also the default of SB3, and in the papers of DQN and SAC
 MAX_CAPACITY = (1 << 30) - 1
 HINDSIGHT_K = 4
 

@@ -146,7 +146,7 @@ class EnvConfig:
 
     @property
     def gymnasium_only(self) -> tuple[str, ...]:
-        """The settings here that only Gymnasium environments support, as `env.<name>`."""
+        """The changed settings that only Gymnasium environments support, as `env.<name>`."""
         default = EnvConfig(seeding=LEGACY if self.seeding == LEGACY else KEYED)
         return tuple(
             f"env.{name}" for name in _GYMNASIUM_ONLY_FIELDS if getattr(self, name) != getattr(default, name)

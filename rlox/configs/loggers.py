@@ -115,7 +115,7 @@ class MlflowConfig:
 
     @property
     def address(self) -> str | None:
-        """The store's address; `None` for the store in the run folder, `ConfigError` if it is unknown."""
+        """The store's address; `None` for the store in the run folder; raises `ConfigError` if unknown."""
         uri: object = self.tracking_uri
         if isinstance(uri, EnvVarRef):
             return str(uri.value)

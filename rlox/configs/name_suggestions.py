@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 __all__ = ["near_names", "nearest"]
 
-CUTOFF = 0.65  # of difflib's ratio, on the parts that differ
+CUTOFF = 0.65  # minimum similarity (difflib's ratio), after `_strip_common` has removed what both names share
 CONTAINED_SCORE = 0.7  # score of a name that is part of an option
 WORD_WEIGHT = 0.9  # weight of similarity to a single word
 MIN_PART_LENGTH = 3  # minimum length of a name or word to be compared
@@ -19,7 +19,7 @@ VERSION_SUFFIX = re.compile(r"-v\d+$")
 def nearest(name: str, options: Iterable[str], prefix: str = "") -> str:
     """Return `; did you mean 'x' or 'y'?` for the closest options, or an empty string.
 
-    `prefix` is put in front of each of them.
+    `prefix` is put in front of each suggested option.
     """
     matches = [f"{prefix}{option}" for option in near_names(name, options)]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

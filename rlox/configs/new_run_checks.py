@@ -29,7 +29,7 @@ def _require_masks_of_each_step(run: RunConfig) -> None:
 
 
 def _require_one_unit_of_rewards(run: RunConfig) -> None:
-    """Raise `ConfigError` for hindsight with changed rewards, whose unit is not that of `compute_reward`."""
+    """Raise `ConfigError` for hindsight with rewards that do not compare with those of `compute_reward`."""
     env, buffer = run.env, run.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:
         return
@@ -38,6 +38,6 @@ def _require_one_unit_of_rewards(run: RunConfig) -> None:
         if value != getattr(EnvConfig, name):
             raise ConfigError(
                 f"buffer.hindsight={buffer.hindsight} and env.{name}={value:g}: rewards for another goal "
-                "come from compute_reward, unchanged and for one step, so the stored rewards would have "
-                "another unit; leave one of them out"
+                "come from compute_reward, without scale, clipping or repeated steps, so they would not "
+                "compare with the stored rewards; leave one of them out"
             )

@@ -10,12 +10,12 @@ from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 
-DIVISOR_SEARCH_RANGE = 4096  # how far from the given batch size one that divides the rollout is sought
+DIVISOR_SEARCH_RANGE = 4096  # how far from batch_size a size that divides the rollout is sought
 
 
 @dataclass(frozen=True)
 class PPOConfig(OnPolicyConfig):
-    """Defaults follow Stable-Baselines3, with 8 environments of 256 steps for its rollout of 2,048."""
+    """Defaults follow Stable-Baselines3; its rollout of 2,048 steps is 256 steps of 8 environments here."""
 
     supports_masks: ClassVar[bool] = True
 

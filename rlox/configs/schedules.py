@@ -128,7 +128,7 @@ def anneal_switches(config_class: Any) -> dict[str, str]:
 
 
 def conflicting_fields(config_class: type[Any], values: Mapping[str, Any]) -> list[str]:
-    """Return the fields of a dataclass that `values` overrides; presets drop their values of them.
+    """Return the fields of a dataclass that `values` overrides; a preset's values for these are dropped.
 
     Fields conflict by `instead_of`, in both directions, and by `anneals` if a schedule is given. null/false
     do not conflict, except that turning a switch off also drops the fields that are `only_with` it.

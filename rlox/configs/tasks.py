@@ -21,7 +21,7 @@ def with_task(run: RunConfig) -> RunConfig:
     """Return the run with its task as part of the environment's id, `text/copy`, and as `task`.
 
     A dataset takes the task's place in the id. Raises `ConfigError` for text settings of an algorithm that
-    does not learn from text, and the reverse.
+    does not learn from text, and for another environment of an algorithm that does.
     """
     if not isinstance(run.algo, TextAlgorithmConfig):
         return _without_text(run)

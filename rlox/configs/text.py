@@ -96,7 +96,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
     backend: str = param("torch", "library that computes the updates", choices=("torch",))
 
     def batch_layout(self, total: int) -> tuple[set[int], int]:
-        """Return the prompts per batch in a run of `total`, as a set, and the optimizer steps per batch."""
+        """Return the sizes of batches in a run of `total`, in prompts, and the optimizer steps per batch."""
         return {self.batch_size, total % self.batch_size or self.batch_size}, 1
 
     @property
@@ -171,7 +171,7 @@ class GenerationConfig(TextAlgorithmConfig):
     staleness: int = param(0, "maximum age of the server's weights, in updates", within="[0, inf)")
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
-        """Raise `ConfigError` for server settings without a server, or unsupported ones with it."""
+        """Raise `ConfigError` for server settings without a server, or sampling filters with a server."""
         super().check(env, buffer)
         server_defaults = {f.name: f.default for f in fields(self) if f.name in SERVER_FIELDS}
         for name, default in server_defaults.items():
@@ -208,7 +208,7 @@ class GroupConfig(GenerationConfig):
         return self.group_size
 
     def batch_layout(self, total: int) -> tuple[set[int], int]:
-        """Return the prompts per batch, as a set, and the optimizer steps per batch (`minibatches`)."""
+        """Return the sizes of batches, in prompts, and the optimizer steps per batch (`minibatches`)."""
         return super().batch_layout(total)[0], self.minibatches
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:

@@ -29,7 +29,7 @@ Space = gym.Space[Any]
 
 @dataclass(frozen=True, eq=False)
 class ActionPart(ABC):
-    """A leaf of an action space, with its `columns` in a policy's row `[..., width]`."""
+    """A leaf of an action space (no Dict or Tuple), with its `columns` in a policy's row `[..., width]`."""
 
     space: Space
     name: str  # path in the space, such as `arm.grip` or `[0]`; empty for the whole space
@@ -63,7 +63,7 @@ class DiscretePart(ActionPart):
         return shifted.astype(self.space.dtype, copy=False)
 
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return choices from 0, int64; `ShapeError` for numbers outside the space or with a fraction."""
+        """Return choices counted from 0, int64; `ShapeError` for fractions or numbers outside the space."""
         if (np.asarray(actions, np.int64) != actions).any():
             raise ShapeError(f"actions {actions} are not whole numbers, as {self.space} needs")
         choices = actions.astype(np.int64) - self.start
@@ -100,7 +100,7 @@ class BoxPart(ActionPart):
         return np.where(rounded <= self.low, self.low, np.where(rounded >= self.high, self.high, integers))
 
     def from_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return the same numbers, float32."""
+        """Return the same numbers as float32."""
         return actions.astype(np.float32)
 
 
@@ -125,7 +125,7 @@ def leaf_spaces(space: Space, name: str = "") -> Iterator[tuple[str, Space]]:
 
 
 def to_nested(space: Space, values: Iterator[Any]) -> Any:
-    """Build a value in the form of the space (dicts, tuples or one leaf); `values` has one for each leaf."""
+    """Build a value in the form of the space (dict, tuple or one leaf); `values` has one value per leaf."""
     if isinstance(space, spaces.Dict):
         return {key: to_nested(part, values) for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -45,9 +45,10 @@ class ActionRepeat(gym.Wrapper[Any, Any, Any, Any]):
 class StickyActions(gym.Wrapper[Any, Any, Any, Any]):
     """With some probability, takes the previous action again instead of the given one.
 
-    After Machado et al. 2018, section 5.2: the repeated action is the one that was executed, so that it may
-    stick for several steps. The first action of an episode is always the given one. The random
-    number of a step is a function of the seed of the last seeded reset and of the number of steps since then.
+    After Machado et al. 2018, section 5.2: the previous action is the one that was executed, not the one that
+    was given, so an action may stick for several steps. The first action of an episode is always the given
+    one. The random number of a step is a function of the seed of the last seeded reset and of the number of
+    steps since then.
     """
 
     def __init__(self, env: gym.Env[Any, Any], probability: float) -> None:

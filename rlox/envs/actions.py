@@ -35,7 +35,7 @@ from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = ["TOLERANCE", "ActionCodec", "UnitCodec"]
 
-TOLERANCE = 1e-5  # how far rounding may move a number beyond a bound, relative to high - low
+TOLERANCE = 1e-5  # how far rounding may move a bound, or a number beyond it, relative to high - low
 MAX_EXACT_FLOAT32 = 1 << 24  # float32 holds all integers up to here
 
 
@@ -164,7 +164,7 @@ class ActionCodec:
         return rows.reshape(n, *self.shape)
 
     def unit_codec(self, name: str, algo: str) -> UnitCodec:
-        """Make the codec for Box actions in [-1, 1]; `UnsupportedSpaceError` for infinite bounds."""
+        """Make the codec for Box actions in [-1, 1]; `UnsupportedSpaceError` for infinite bounds or width."""
         assert not self.choices
         low, high = _bounds(self.space)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):

@@ -77,7 +77,7 @@ def to_reward(value: Any) -> float:
     """Convert a real number, or a zero-dimensional array of one, to a float; else raise `WrongTypeError`."""
     try:
         number = _float_or_none(value)
-    except Exception:  # from the class of the value, or too large for a float: 10**400
+    except Exception:  # raised by the value's class, or for a number too large for a float: 10**400
         number = None
     if number is None:
         raise WrongTypeError(f"{_describe(value)} for the reward, expected a number; return float(...)")
@@ -129,7 +129,7 @@ def _as_scalar(value: Any) -> NDArray[Any] | None:
     """Return one real number as a zero-dimensional array; `None` for other values."""
     try:
         array = np.asarray(value)
-    except Exception:  # from the class of the value: a tensor that requires a gradient
+    except Exception:  # raised by the value's class, such as a tensor that requires a gradient
         return None
     is_number = array.shape == () and array.dtype.kind in NUMERIC_KINDS
     return array if is_number and not is_masked(value) else None
@@ -149,15 +149,15 @@ def _describe(value: Any) -> str:
 
 
 class EpisodeEnds(NamedTuple):
-    """Ends, losses and late starts of episodes in a step; `step_into` returns `None` if there were none."""
+    """Episodes that a step ended, lost or only began; `step_into` returns `None` if there are none."""
 
-    envs: NDArray[np.int64]  # [k], whose episode ended, ascending
-    obs: NDArray[Any]  # [k, obs_dim]
-    infos: Sequence[Mapping[str, Any]] = ()  # [k], of the last steps; empty for environments in Rust
-    lost_envs: NDArray[np.int64] = NO_ENVS  # whose step was lost, ascending; none of `envs`
+    envs: NDArray[np.int64]  # [k]: environments whose episode ended, ascending
+    obs: NDArray[Any]  # [k, obs_dim]: their final observations
+    infos: Sequence[Mapping[str, Any]] = ()  # [k]: infos of their last steps; empty for environments in Rust
+    lost_envs: NDArray[np.int64] = NO_ENVS  # those whose step was lost, ascending; not in `envs`
     restarts: int = 0  # number of failures after which environments had to restart
     autoreset_envs: NDArray[np.int64] = (
-        NO_ENVS  # whose step only began an episode, ascending; in no other field
+        NO_ENVS  # those whose step only began an episode, ascending; in no other field
     )
 
     @property

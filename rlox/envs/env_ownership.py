@@ -18,7 +18,7 @@ _OWNERS: WeakValueDictionary[int, EnvOwner] = WeakValueDictionary()  # current o
 
 
 class EnvOwner:
-    """Base class of objects that step environments; several runs may step one, but not at the same time.
+    """Base class of objects that step environments; runs may share one environment, but not at the same time.
 
     If another run begins episodes in an environment object, the first run's observations are stale, and its
     next step raises an error.

@@ -23,17 +23,20 @@ class EvalStep(NamedTuple):
     """The results of a step, by slot."""
 
     rewards: NDArray[np.float64]  # `[n_slots]`; valid for the slots that were stepped and not lost
-    ended_slots: set[int]  # whose episode is over
-    lost_slots: set[int]  # whose episode was lost and has restarted from its seed
+    ended_slots: set[int]  # slots whose episode is over
+    lost_slots: set[int]  # slots whose episode was lost and has restarted from its seed
 
 
 class EvalEnvs(Protocol):
-    """An environment in each slot."""
+    """The environments of an evaluation, one in each slot."""
 
     obs: NDArray[Any]  # `[n_slots, obs_dim]`: the policy's next input
 
     def reset(self, seeds: Mapping[int, int]) -> set[int]:
-        """Begin an episode in each slot of `seeds`; returns the slots, also others, that had to restart."""
+        """Begin an episode in each slot of `seeds`; returns the slots that had to restart.
+
+        A failure may make other slots restart too.
+        """
 
     def step(self, actions: Mapping[int, Any]) -> EvalStep:
         """Step each slot in `actions`, with an action in the environment's form."""

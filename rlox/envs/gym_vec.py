@@ -150,7 +150,7 @@ class SyncGymVecEnv(EnvOwner):
         self.claim(self.envs)
         self.n_starts = int(state["starts"])
         self.seeding.restore(state)
-        trees = state["envs"]  # a list in older checkpoints
+        trees = state["envs"]  # a list in older checkpoints, or if no states were saved
         trees = trees if isinstance(trees, list) else unstack_states(trees, self.n_envs)
         for i, (env, saved) in enumerate(zip(self.envs, trees, strict=False)):
             try:

@@ -33,7 +33,7 @@ def require_distinct_envs(envs: Sequence[Env], name: str, training_objects: Iter
     """Raise `EnvError` if two environments are one object, or one of them is among `training_objects`.
 
     `training_objects` are the objects that training steps, beneath their wrappers (`list_unwrapped`). The
-    environments stay open, because another user may hold an object that a factory returned twice.
+    environments stay open, because an object that a factory returned twice may be in use elsewhere.
     """
     object_ids = [id(unwrapped_env) for env in envs for unwrapped_env in list_unwrapped(env)]
     if not set(map(id, training_objects)).isdisjoint(object_ids):

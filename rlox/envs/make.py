@@ -62,7 +62,7 @@ _EXTRAS = {"box2d": "box2d", "minigrid": "minigrid", "mujoco": "mujoco", "pygame
 
 
 def uses_native(config: EnvConfig) -> bool:
-    """Whether this configuration runs in Rust; `ConfigError` for an explicit `native` that cannot.
+    """Tell whether this configuration runs in Rust; `ConfigError` for settings that contradict the answer.
 
     Wrappers and settings that change how an environment is made need Gymnasium.
     """
@@ -89,7 +89,7 @@ def uses_native(config: EnvConfig) -> bool:
 
 
 def require_native(config: EnvConfig, algo: str, source: EnvLike | None = None) -> None:
-    """Raise `ConfigError` for an environment that Python steps if `algo` needs one that runs in Rust."""
+    """Raise `ConfigError` for an environment that Python steps: `algo` needs one that runs in Rust."""
     if source is not None or not uses_native(config):
         raise ConfigError(
             f"env={config.id}: {algo} collects in Rust and steps only native environments: "
@@ -172,7 +172,7 @@ class EvalEnvFactory:
     def open_rendering(
         self, render_mode: str, observations: ObservationCodec, training_objects: Collection[object] = ()
     ) -> LocalEvalEnvs:
-        """Open one environment that renders, which needs this process."""
+        """Open one environment that renders; it must run in this process."""
         return self._open_local(1, render_mode, observations, training_objects)
 
     def open(
@@ -209,7 +209,7 @@ class EvalEnvFactory:
 
 
 def copy_env_source(source: EnvLike | None) -> EnvLike | None:
-    """Return what an algorithm keeps: `None` for an id, a copy of a `gymnasium.Env`, or `source` itself.
+    """Return what an algorithm keeps: `None` for an id, a copy of a `gymnasium.Env`, else `source` itself.
 
     With a copy, later changes to the user's object do not reach evaluations.
     """
@@ -384,7 +384,7 @@ def _make_checked(make: EnvFactory) -> gym.Env[Any, Any]:
 
 
 def _require_spaces(env: gym.Env[Any, Any], name: str) -> gym.Env[Any, Any]:
-    """Check that an environment has its spaces: its class only annotates them until `__init__` sets them."""
+    """Raise `EnvError` unless both spaces are set: `gymnasium.Env` only annotates these attributes."""
     for space in ("observation_space", "action_space"):
         value = None
         with suppress(AttributeError):

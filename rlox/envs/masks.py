@@ -2,11 +2,11 @@
 
 `MaskReader` reads the mask that an environment gives. `MaskActions` puts it next to the observation, and
 `MaskedCodec` appends it to the observation's row, `[obs_dim + n_actions]`: 1 where an action is allowed, else
-0. For actions with several choices, the masks of the choices follow each other (`rlox.envs.mask_forms`).
-`rlox.envs.engines.masks` does the same for vectorised environments. A mask therefore goes wherever its
-observation goes: through subprocesses, resets and final observations, into rollouts, buffers, n-step windows
-and saved states. Only the observation normalizer (`rlox.envs.normalize`) and the policies
-(`rlox.policies.masking`) treat it separately.
+0. For actions with several choices, the mask is that of the first choice, then that of the second, and so on
+(`rlox.envs.mask_forms`). `rlox.envs.engines.masks` does the same for vectorised environments. A mask
+therefore goes wherever its observation goes: through subprocesses, resets and final observations, into
+rollouts, buffers, n-step windows and saved states. Only the observation normalizer (`rlox.envs.normalize`)
+and the policies (`rlox.policies.masking`) treat it separately.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class MaskedCodec(ObservationCodec):
         return self.encode_batch([observation])
 
     def encode_batch(self, observations: Any) -> NDArray[Any]:
-        """Encode observations `[N, ...]` with masks `[N, n_actions]`, or N pairs, as rows `[N, dim]`."""
+        """Encode N observations with masks as rows `[N, dim]`: batched, or a sequence of single ones."""
         if isinstance(observations, Sequence):
             rows = self.rows(len(observations))
             for observation, row in zip(observations, rows, strict=True):

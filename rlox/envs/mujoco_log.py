@@ -28,7 +28,7 @@ _first_message_by_kind: dict[str, str] = {}
 
 @contextmanager
 def log_mujoco_warnings() -> Iterator[None]:
-    """Context manager for making an environment: log MuJoCo's warnings, even if the block imports MuJoCo.
+    """Context manager for making an environment: log MuJoCo's warnings, also if only the block imports it.
 
     A callback that the user has set (`mujoco.set_mju_user_warning`) stays.
     """

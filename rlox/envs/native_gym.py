@@ -1,7 +1,7 @@
 """Native environments as Gymnasium environments, for evaluations and other uses.
 
-Gymnasium does not know ids of environments that only a native module has. They are registered here under
-the same id, so that `gymnasium.make` finds them.
+Gymnasium does not know the ids of environments that only a native module has. `register` adds these ids to
+Gymnasium's registry, so that `gymnasium.make` finds them.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def space_of_actions(core: NativeEnv) -> gym.Space[Any]:
 class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
     """One native environment; `reset(seed=s)` starts the first episode that seed s gives.
 
-    `make(env_id, seed)` is the `SingleEnv` of the module that has the id. The time limit is the
-    environment's own. It does not render.
+    `make(env_id, seed)` is the `SingleEnv` of the module that has the id. The environment keeps its own time
+    limit and does not render.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's name and type
@@ -69,7 +69,7 @@ class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start an episode; if no seed was given so far, with a random one."""
+        """Start an episode; if no reset was given a seed so far, a random seed is drawn."""
         super().reset(seed=seed)
         if seed is None and not self._seeded:
             seed = int(self.np_random.integers(2**63))

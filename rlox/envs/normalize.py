@@ -95,7 +95,7 @@ class RunningMoments:
         self.count = total
 
     def state(self) -> dict[str, Any]:
-        """Return count, mean, variance and rule; without a rule, as in older states, it is `sb3`."""
+        """Return count, mean, variance and rule; the rule `sb3` is left out, as in older states."""
         rule = {} if self.rule == SB3 else {"rule": self.rule}
         return {"count": self.count, "mean": self.mean.copy(), "var": self.var.copy()} | rule
 

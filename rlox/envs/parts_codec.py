@@ -32,7 +32,7 @@ from rlox.errors import ShapeError, UnsupportedSpaceError
 
 __all__ = ["PartsCodec", "make_codec"]
 
-# How to make observations usable for learning that are neither numbers nor images, by class of space.
+# By class of space: how to make other observations than numbers and images usable for learning.
 REMEDIES = {
     spaces.Text: "set env.wrappers=[flatten_observation], which makes numbers of its letters, "
     "or remove it from a Dict with gymnasium.wrappers.FilterObservation",
@@ -88,7 +88,7 @@ class PartsCodec(ObservationCodec):
     """A `Dict` or `Tuple` as one row, parts in the order of the space; a Tuple's are named "0", "1", ..."""
 
     codecs: Mapping[str, ObservationCodec] = field(default_factory=dict)
-    image_slices: Mapping[str, slice] = field(default_factory=dict)  # slices of the image bytes
+    image_slices: Mapping[str, slice] = field(default_factory=dict)  # each part's slice of the image bytes
 
     @classmethod
     def of_parts(cls, space: spaces.Dict | spaces.Tuple[Any], name: str) -> PartsCodec:
@@ -217,7 +217,7 @@ class PartsCodec(ObservationCodec):
 
 
 def _is_image(space: spaces.Box) -> bool:
-    """Tell whether a Box is an image: uint8, with 3 or 4 (stacked frames) axes, or 2 and bounds 0, 255."""
+    """Tell whether a Box is an image: uint8 with 3 axes, 4 (stacked frames), or 2 and bounds 0 and 255."""
     if space.dtype != BYTE or not prod(space.shape):
         return False
     is_full_range = bool((space.low == 0).all() and (space.high == 255).all())

@@ -22,12 +22,12 @@ class Seeding:
     """The seeds of the `n_envs` copies of an environment, for each reset with a seed.
 
     All copies start together when training begins, after a step that raised an error, and on resume if the
-    environments cannot be saved. One copy starts alone when its process replaced it after a failure.
+    environments cannot be saved. One copy starts alone when it was made again after a failure.
 
     Rules:
 
-    - `keyed`: at its start number k, copy i gets the seed (b + (k * n_envs + i) * a) mod 2^31. The numbers b
-      and a, which is odd, are drawn from the run's stream. So all seeds of a run differ, and runs with
+    - `keyed`: at its start number k, from 0, copy i gets the seed (b + (k * n_envs + i) * a) mod 2^31. The
+      numbers b and a (a is odd) are drawn from the run's stream. So all seeds of a run differ, and runs with
       neighbouring seeds have common seeds only by chance.
     - `offset`: seed + i at the first start, as in Stable-Baselines3; `keyed` afterwards. `ConfigError` if a
       copy's seed is not below 2^31, because some environments would not receive the requested seed.
@@ -39,7 +39,10 @@ class Seeding:
     rule: str = KEYED
 
     def start_seed(self, i: int, n_starts: int, n_failures: int = 0) -> int:
-        """Return the seed of copy i when all start, after `starts` such starts and `failures` of copy i."""
+        """Return the seed of copy i when all copies start together.
+
+        `n_starts` such starts and `n_failures` failures of copy i came before.
+        """
         if n_starts == 0 and self.rule != KEYED:
             return self._first_seed() + i
         if self.rule == LEGACY:
@@ -47,16 +50,16 @@ class Seeding:
         return self._keyed_seed(i, n_starts + n_failures)
 
     def restart_seed(self, i: int, n_starts: int, n_failures: int) -> int:
-        """Return the seed of copy i when it starts alone after its failure number `failures`.
+        """Return the seed of copy i when it starts alone, after it has failed `n_failures` times.
 
-        `starts` counts the times that all copies started.
+        `n_starts` counts the times that all copies started together.
         """
         if self.rule == LEGACY:
             return stream_seed(self.seed, f"begun-anew-{n_failures}", i)
         return self._keyed_seed(i, n_starts - 1 + n_failures)
 
     def engine_seed(self, n_starts: int) -> int:
-        """Return an engine's seed after `starts` starts: copy i gets this number plus i, below 2^31."""
+        """Return an engine's seed after `n_starts` starts; the engine adds i to it for copy i."""
         if n_starts == 0 and self.rule != KEYED:
             return self._first_seed() % SEED_LIMIT
         if self.rule == LEGACY:

@@ -43,7 +43,7 @@ def describe_space(space: gym.Space[Any], with_bounds: bool = False) -> str:
 
 
 def _start_text(start: Any) -> str:
-    """Format the lowest values of integers that do not count from 0."""
+    """Format the lowest values of choices; empty if all are 0."""
     return f", start={np.asarray(start).tolist()}" if np.any(start) else ""
 
 

@@ -51,7 +51,7 @@ TRANSFORM_WRAPPER = "gymnasium.wrappers.TransformObservation"
 
 
 class SpaceWithCodec(spaces.Dict):
-    """A Dict space with its own codec, in which rlox puts the observations of an environment."""
+    """A Dict space that rlox makes from an environment's observations; it has a codec of its own."""
 
     @abstractmethod
     def codec(self, name: str) -> ObservationCodec:
@@ -93,10 +93,10 @@ class ObservationCodec:
 
     space: gym.Space[Any]
     dim: int
-    parts: Mapping[str, slice] = field(default_factory=dict)  # of a Dict or Tuple: slices of the numbers
+    parts: Mapping[str, slice] = field(default_factory=dict)  # of a Dict or Tuple: each part's numbers
     mask_dim: int = 0  # length of the action mask at the end of a row (`rlox.envs.masks`)
     images: tuple[Image, ...] = ()  # in the order of their bytes
-    n_frames: int = 1  # stacked in an observation, oldest first (`rlox.envs.frame_stacks`)
+    n_frames: int = 1  # frames in an observation, oldest first (`rlox.envs.frame_stacks`)
 
     @classmethod
     def of(cls, space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
@@ -355,7 +355,7 @@ def _as_bytes(value: Any) -> NDArray[np.uint8]:
 
 
 def infinity_note(values: Any) -> str:
-    """Return a note for messages that stored infinity may be an overflow; empty without infinity."""
+    """Return a note that infinity may come from an overflow; empty if `values` have no infinity."""
     return " (inf: infinity, or a number beyond float32, 3.4e38)" if np.isinf(values).any() else ""
 
 

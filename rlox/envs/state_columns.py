@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 __all__ = ["stack_states", "unstack_states"]
 
 _WORD = 1 << 64
-_PLAIN = (type(None), bool, int, str)  # of these, equal values are identical; floats are not: 0.0 == -0.0
+_PLAIN = (type(None), bool, int, str)  # equal values of these types are alike; floats are not: 0.0 == -0.0
 
 
 def stack_states(trees: Sequence[Any]) -> dict[str, Any]:

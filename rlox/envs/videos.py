@@ -77,7 +77,7 @@ class EpisodeVideoRecorder(gym.Wrapper[Any, Any, Any, Any]):
                 "'rgb_array'; make the environment with that mode, or leave env.record_every out"
             )
         self._every = every
-        self._n_episodes = 0  # that began so far
+        self._n_episodes = 0  # number of episodes that began so far
         self._game_continues = False  # whether the last step lost a life in a game that is not over
         self._fps = float(env.metadata.get("render_fps", 30))
         self._video: _VideoFile | None = None

@@ -88,7 +88,7 @@ def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
 def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
     """Raise `ConfigError` if a wrapper returned another environment, which training would step instead.
 
-    An object that is not a `gymnasium.Wrapper` may hold `env` anywhere; it is rejected only for another id.
+    An object that is not a `gymnasium.Wrapper` may hold `env` anywhere, so only another id is an error.
     """
     layer = wrapped_env
     while isinstance(layer, gym.Wrapper) and layer is not env:
@@ -103,7 +103,7 @@ def _require_wraps(wrapped_env: Env, env: Env, label: str) -> None:
 
 
 def with_time_limit(env: Env, max_steps: int) -> Env:
-    """Truncate a ready environment after `max_steps` steps, replacing its own limit."""
+    """Truncate the episodes of `env` after `max_steps` steps; this replaces its own limit."""
     wrapper = env
     while isinstance(wrapper, gym.Wrapper):
         if isinstance(wrapper, gym.wrappers.TimeLimit):
@@ -157,7 +157,7 @@ def _wrap_minigrid(env: Env, name: str) -> Env:
 
 
 def _shape_rewards(env: Env, reward_wrappers: Sequence[Callable[[Env], Env]]) -> Env:
-    """Add reward wrappers; an episode's last info reports the return inside them."""
+    """Add reward wrappers; an episode's last info reports its return without them."""
     true_return = env = TrueReturn(env)
     for wrap in reward_wrappers:
         env = wrap(env)
@@ -179,7 +179,7 @@ def _shape_rewards(env: Env, reward_wrappers: Sequence[Callable[[Env], Env]]) ->
 
 
 class ShapedReward(gym.RewardWrapper[Any, Any]):
-    """`clip(scale * reward, -clip, clip)`; a clip of `None` does not clip."""
+    """Changes each reward to `clip(scale * reward, -clip, clip)`; a clip of `None` does not clip."""
 
     def __init__(self, env: Env, scale: float, clip: float | None) -> None:
         super().__init__(env)
@@ -197,7 +197,7 @@ class TrueReturn(gym.Wrapper[Any, Any, Any, Any]):
     """
 
     total = 0.0
-    on = False
+    on = False  # whether the last step lost a life in a game that continues
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Restart the sum at 0, unless a game continues."""

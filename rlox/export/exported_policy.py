@@ -141,7 +141,7 @@ def _require_flat_numbers(codec: ObservationCodec) -> None:
 
 
 def _first_choice_and_bounds(codec: ActionCodec) -> tuple[int, ActionBounds | None]:
-    """Return the number of the first choice and the bounds of a vector; ConfigError for other spaces."""
+    """Return the first choice's number and a vector's bounds; raise ConfigError for other spaces."""
     space = codec.space
     part = codec.parts[0]
     if isinstance(space, spaces.Discrete) and isinstance(part, DiscretePart):

@@ -82,7 +82,7 @@ class Network:
 
     @property
     def is_dueling(self) -> bool:
-        """Whether value and advantage have separate streams."""
+        """Whether value and advantage have separate layers."""
         return len(self.parts) == 3
 
     @property
@@ -178,7 +178,7 @@ def _q_network(policy: QPolicy) -> Network:
 def _extract_layers(net: Any, name: str, activate_last: bool = False) -> tuple[LinearLayers, str | None]:
     """Return the linear layers of a net as `mlp` builds it, and the name of the activation.
 
-    With `activated_last`, an activation follows the last layer. Raises ConfigError for other layers.
+    With `activate_last`, an activation follows the last layer. Raises ConfigError for other layers.
     """
     if type(net) is not nn.Sequential:
         raise unsupported_export(f"a {type(net).__name__}, not a network of vectors")

@@ -28,7 +28,8 @@ def group_advantages(
 ) -> NDArray[np.float32]:
     """Compute GRPO's advantages (Shao et al. 2024, arXiv:2402.03300, section 4.1.2), as in TRL.
 
-    (r - mean of the group) / (sample deviation of the group + 1e-4), with r the weighted sum of rewards.
+    An advantage is (r - mean of the group) / (sample deviation of the group + 1e-4), with r the weighted sum
+    of rewards.
 
     Parameters
     ----------
@@ -37,8 +38,8 @@ def group_advantages(
         reward is excluded from its group and gets the advantage 0
     group_size : completions per prompt; it divides B
     weights : weights of the functions; None: 1 each
-    scale : the standard deviation is that of each group, of the whole batch, or 1 for none (Liu et al. 2025,
-        arXiv:2503.20783)
+    scale : the standard deviation is that of each group or of the whole batch; `none` does not divide by one
+        (Liu et al. 2025, arXiv:2503.20783)
     aggregation : normalize_then_sum computes the advantages of each function in each group, regardless of
         `scale`, and standardises their weighted sum over the batch (Liu et al. 2026, GDPO, arXiv:2601.05242)
 

@@ -63,8 +63,8 @@ class Codec(Protocol):
     ) -> NDArray[np.int64]:
         """Return the token ids of a conversation.
 
-        `answer` adds the header of the next assistant turn; `more` leaves the last message open. `template`
-        has further arguments of the chat template, such as `tools`.
+        `answer` adds the header of the next assistant turn; `more` leaves the last message open.
+        `template_kwargs` has further arguments of the chat template, such as `tools`.
         """
 
 
@@ -208,7 +208,7 @@ class Tokenizer:
     def fingerprint(self) -> str | None:
         """Everything that determines the tokens, as text.
 
-        None if that is unknown: for a slow tokenizer, or a chat template with the date or random text.
+        It is None if that is unknown: for a slow tokenizer, or a chat template with the date or random text.
         """
         templates = repr(self._tokenizer.chat_template)
         if not self._tokenizer.is_fast or NONDETERMINISTIC_TEMPLATE.search(templates):
@@ -275,7 +275,7 @@ class Tokenizer:
         return float(np.mean([a == b for a, b in pairs]))
 
     def _completion_text(self, prompt: Ids, tokens: Ids) -> str:
-        """Return the text that tokens add to the prompt's, special tokens included; no answer has these."""
+        """Return the text that tokens add to the prompt's, with special tokens, which no answer contains."""
         prompt_text, full_text = (
             self._decode([*map(int, prompt), *extra_ids], skip=False)
             for extra_ids in ([], _until_end(tokens, self.eos_ids))

@@ -19,7 +19,7 @@ from rlox.stopping import raise_if_expired
 
 __all__ = ["GeneratedTokens", "Sampling", "generate_completions"]
 
-NON_ID_DTYPES = (torch.bool, torch.complex64, torch.complex128)  # and all floating-point dtypes
+NON_ID_DTYPES = (torch.bool, torch.complex64, torch.complex128)  # floating-point ones: checked separately
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Sampling:
     ----------
     max_new_tokens : maximum number of tokens in a completion
     temperature : divides the logits; 0 is greedy decoding
-    top_k : sample only from the k most probable tokens, and those as probable as the last one; None: all
+    top_k : sample only from the k most probable tokens, and others as probable as the k-th; None: all
     top_p : sample only from the most probable tokens whose total probability reaches top_p; None: all
     min_p : sample only tokens at least min_p times as probable as the best one; None: all
     eos : tokens that end a completion; they are part of it
@@ -84,7 +84,7 @@ class GeneratedTokens:
 
     tokens: Tensor  # int64; `pad` after the end
     mask: Tensor  # bool, tokens of the completion, including EOS
-    log_probs: Tensor  # float32, unfiltered, at the temperature (at 1 for temperature 0); 0 after the end
+    log_probs: Tensor  # float32, before filters, at the sampling temperature (1 if it is 0); 0 after the end
     has_ended: Tensor  # bool [B], whether EOS was generated; otherwise the completion was truncated
 
     def __post_init__(self) -> None:

@@ -143,7 +143,7 @@ class Llama(nn.Module):
         ----------
         input_ids : int64 `[B, L]`, or int32
         attention_mask : `[B, n_cached + L]`, 0 for padding on the left or right; None: no padding. Without a
-            cache also bool `[B, L, L]`, which tokens each token attends to
+            cache it may also be bool `[B, L, L]`: the tokens that each token attends to
         position_ids : `[B, L]`; None: counted from the length of the cache
         past_key_values : cache of earlier tokens; the new keys and values are appended
 
@@ -254,7 +254,7 @@ class LlamaLayer(nn.Module):
         attention_mask: Tensor | None,
         cache: KVCache | None,
     ) -> Tensor:
-        """Map `[B, L, hidden_size]` to the same shape; `cos_sin` are cosines and sines of positions."""
+        """Map `[B, L, hidden_size]` to the same shape; `cos_sin` are cosines and sines of rotary angles."""
         hidden = hidden + self.self_attn(self.input_layernorm(hidden), cos_sin, attention_mask, cache)
         output: Tensor = hidden + self.mlp(self.post_attention_layernorm(hidden))
         return output

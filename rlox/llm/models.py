@@ -80,8 +80,9 @@ class TextModel:
         Parameters
         ----------
         ids : int64 `[B, L]`, padded on the right
-        start : in [1, L)
-        lengths : number of tokens of each sequence, int64 `[B]`; None: L. Values after them are undefined
+        start : the first column, in [1, L)
+        lengths : number of tokens of each sequence, int64 `[B]`; None: L. Results after the last token of a
+            sequence are undefined
         temperature : sampling temperature, > 0
         overwrite : write the gradient into the memory of the logits, if a linear layer made them, to save a
             second tensor `[B, L, V]`. Then the logits must not be read, and there may be one backward pass
@@ -221,7 +222,7 @@ class TextModel:
         return self._step(ids, mask, kwargs)
 
     def decode_step(self, ids: Tensor, mask: Tensor | None, cache: Any) -> tuple[Tensor, Any]:
-        """Return the logits after one more token of each sequence, `[B, 1]`; `mask` is `[B, all]` or None."""
+        """Return the logits after one more token of each sequence; `ids` are `[B, 1]`, `mask` `[B, all]`."""
         return self._step(ids, mask, {"past_key_values": cache})
 
     def _step(self, ids: Tensor, mask: Tensor | None, kwargs: dict[str, Any]) -> tuple[Tensor, Any]:

@@ -138,7 +138,7 @@ class PackedScorer:
         return row_log_probs.flatten()[indices].masked_fill(is_padding, 0.0)
 
     def _require_no_window(self, module: nn.Module, max_length: int) -> None:
-        """Raise `ConfigError` for a model with a shorter attention window, which the mask would override."""
+        """Raise `ConfigError` if the attention window, which the mask overrides, is below `max_length`."""
         model_config = getattr(module, "config", None)
         names = ["sliding_window", "attention_chunk_size"]
         if getattr(model_config, "use_sliding_window", True) is False:

@@ -137,7 +137,7 @@ class TaskPrompts:
 
 
 class FixedPrompts:
-    """Given rows of tokens, repeated in order; `start` is the number of the first one."""
+    """Given rows of tokens, repeated in order; the first row has the number `start`."""
 
     def __init__(self, rows: Tensor | Sequence[Tensor], start: int = 0) -> None:
         self.rows, self._start = parse_token_rows(rows), start

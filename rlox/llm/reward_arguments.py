@@ -16,7 +16,7 @@ from rlox.llm.jsonl_rows import COLUMNS, RESERVED_COLUMNS
 
 __all__ = ["RewardArguments", "RewardFunction", "bind_arguments", "require_takes_pairs"]
 
-# Returns a number, or None, for each completion.
+# A reward function returns a number, or None, for each completion.
 RewardFunction = Callable[..., Sequence[Any]]
 EXPECTED_FORMS = (
     "expected f(completions, prompts), f(completions, COLUMN), f(texts, COLUMN) or "

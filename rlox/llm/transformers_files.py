@@ -96,7 +96,7 @@ def load_model(folder: Path) -> nn.Module:
 def depends_on_later_tokens(get_logits: Callable[[Tensor], Tensor]) -> bool:
     """Return whether logits change with a later token, tested with `get_logits` on ids `[3, 4]`.
 
-    False for a model that gives different logits for the same text.
+    It returns False for a model that gives different logits for the same text.
     """
     ids = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1], [0, 1, 0, 0]])  # every model has tokens 0 and 1
     first_logits, second_logits, repeated_logits = get_logits(ids)[:, :3]

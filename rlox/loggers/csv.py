@@ -19,8 +19,8 @@ LINE_END = b"\r\n"
 class CsvSink:
     """Writes rows to `path` in order; a metric that appears later adds a column.
 
-    The cell of a missing or null metric is empty. `open` cuts off all lines after
-    the rows that it keeps, so no row is there twice.
+    The cell of a missing or null metric is empty. `open` cuts off all lines after the rows that it keeps, so
+    no row is there twice.
     """
 
     def __init__(self, path: Path) -> None:

@@ -34,7 +34,7 @@ ENV_DEFAULTS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-ROW_METRIC = "seconds"  # in every row, and sent last: a row is complete once this is there
+ROW_METRIC = "seconds"  # in every row, and sent last: a row is complete once this metric is there
 MAX_METRICS_PER_REQUEST = 1000  # MLflow's limit
 MAX_PARAMS_PER_REQUEST = 100
 MAX_PARAM_LENGTH = 6000
@@ -46,7 +46,7 @@ Point = tuple[str, int, float]
 
 
 class MlflowSink:
-    """Writes one MLflow run, also after a resume; a metric of a row is one point, at the row's `unit`.
+    """Writes one MLflow run, also after a resume; each metric of a row is a point, at the row's `unit`.
 
     Stored rows are counted by reading them back. In a database store (the run's own, or an address such as
     `postgresql://`) rows are removed by deleting them. A server cannot delete metrics: there, points that a
@@ -128,7 +128,7 @@ class MlflowSink:
         """Do nothing: the caller ends the process."""
 
     def _uri(self) -> str:
-        """Return the store's address; a store in the run folder has a relative one, without odd characters."""
+        """Return the store's address; in the run folder it is relative, as names of folders are arbitrary."""
         if self._address is not None:
             return self._address
         store_dir = self._run_dir / "mlruns"

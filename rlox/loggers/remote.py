@@ -88,7 +88,7 @@ class SyncRecord:
         return False
 
     def unsent(self, checkpoints: bool) -> dict[str, Path]:
-        """Return the files and checkpoint folders that changed since they were sent, by path in the folder."""
+        """Return the files and checkpoint folders changed since they were sent, by path in the folder."""
         sent = self.data.get("sent", {})
         current = dict(_files_to_send(self._run_dir))
         if checkpoints:

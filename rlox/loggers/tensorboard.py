@@ -28,10 +28,11 @@ CHECKSUM_SIZE = 4
 class TensorboardSink:
     """Writes scalars to one file in `folder`: one event per row, one tag per metric, at the row's `unit`.
 
-    Events are counted, so no row is there twice. If rows are removed, a new file replaces the old one. It
-    begins with a session start at step 0, at which TensorBoard, even a running one, forgets what it read
-    before. This mark also hides older files of other writers. An event's time is the file's start plus the
-    `seconds` of its row, whenever it was written. The dashboard HPARAMS shows the hyperparameters of the run.
+    `open` counts the events, so no row is there twice. If rows are removed, a new file replaces the old one.
+    The new file begins with a session start at step 0, at which TensorBoard, even a running one, forgets what
+    it read before. This mark also hides older files of other writers. An event's time is the file's start
+    plus the `seconds` of its row, whenever it was written. The dashboard HPARAMS shows the hyperparameters of
+    the run.
     """
 
     def __init__(self, folder: Path, unit: str, hyperparameters: Mapping[str, Any] | None = None) -> None:

@@ -32,7 +32,7 @@ def project_atoms(
     spacing = (v_max - v_min) / (n - 1)
     atoms = torch.linspace(v_min, v_max, n, device=probabilities.device).to(probabilities)
     shifted_atoms = rewards.unsqueeze(-1) + discounts.unsqueeze(-1) * atoms
-    # clipped in units of atoms, so rounding cannot leave the range; at its ends there is one neighbour
+    # clipped as positions among the atoms, so rounding cannot leave the range; its ends have one neighbour
     positions = ((shifted_atoms - v_min) / spacing).clamp_(0.0, n - 1.0)
     project = _project_dense if positions.device.type in ("cuda", "mps") else _project_sparse
     return project(positions, probabilities)

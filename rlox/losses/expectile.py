@@ -9,7 +9,7 @@ __all__ = ["expectile_gradient", "expectile_loss"]
 
 
 def expectile_loss(values: Tensor, targets: Tensor, expectile: float) -> Tensor:
-    """Return E[|tau - 1(u < 0)| u^2], u = target - value, both `[B]`; with tau 0.5 half the mean square."""
+    """Return E[|tau - 1(u < 0)| u^2] with u = target - value and tau = `expectile`; inputs are `[B]`."""
     error = targets - values
     return (_weights(error, expectile) * error.square()).mean()
 

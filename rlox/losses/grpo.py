@@ -32,7 +32,7 @@ class GRPOTerms(NamedTuple):
     policy: Tensor  # without the penalty
     kl: Tensor  # mean over tokens; 0 without a reference
     clip_low: Tensor  # fraction of tokens (gspo: completions) with a ratio below the range and A < 0
-    clip_high: Tensor  # with a ratio above it and A > 0
+    clip_high: Tensor  # the same with a ratio above the range and A > 0
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class GRPOLoss:
     """The clipped surrogate of tokens, with a KL penalty towards a reference.
 
     With r_t = pi(t) / pi_old(t), A the advantage of a completion and [.] clipping to
-    [1 - clip_eps, 1 + clip_eps_high], a token's loss is -min(r_t A, [r_t] A) + kl_coef KL_t. The loss
-    of a batch, from tokens t of completions i, is
+    [1 - clip_eps, 1 + clip_eps_high], a token's loss is -min(r_t A, [r_t] A) + kl_coef KL_t. With sg(x)
+    for x without gradient, the loss of a batch, from tokens t of completions i, is
 
     ======== ================================================================= ====================
     type     loss                                                              source

@@ -167,8 +167,8 @@ class PPOLoss:
         """Return `terms` and the total's gradient in closed form, without a graph; all inputs `[B]`.
 
         d/d log_prob = -A r / B where the surrogate is not clipped, else 0; d/d entropy = -ent_coef / B;
-        d/d V = 2 vf_coef (V - R) / B. With `clip_vloss`, where the clipped value has the larger error, it
-        is the same with the clipped value in place of V inside the clipping range, and 0 outside.
+        d/d V = 2 vf_coef (V - R) / B. With `clip_vloss`, where the clipped value has the larger error,
+        d/d V has the clipped value in place of V inside the clipping range, and is 0 outside.
         """
         clip_eps, n = self.clip_eps, len(log_probs)
         log_ratio = log_probs - old_log_probs

@@ -84,7 +84,7 @@ def _require_tokens(tokens: Tensor, vocab_size: int) -> None:
 
 
 def is_linear_output(logits: Tensor) -> bool:
-    """Return whether a linear layer made the logits; its output is not saved and can be overwritten."""
+    """Return whether a linear layer made the logits; it does not save them, so they can be overwritten."""
     node = logits.grad_fn
     if node is not None and node.name() in ("UnsafeViewBackward0", "ViewBackward0"):
         node = node.next_functions[0][0]

@@ -23,7 +23,7 @@ __all__ = ["EndedEpisodes", "FusedCall", "NativeCollector", "native_core", "to_e
 # Steps, environments, last observations, returns and lengths of the episodes that ended.
 EndedEpisodes = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
-# A function that collects and learns; it takes the iteration, the index of the rollout and its number of rows.
+# A function that collects and learns; it takes the iteration, the rollout's index and its number of rows.
 FusedCall = Callable[[Iteration, int, int], FusedUpdate]
 
 
@@ -177,7 +177,7 @@ def native_core(env: VectorEnv, *normalizers: object) -> VecEnv | None:
 
 
 def to_episodes(ended_episodes: EndedEpisodes | None, start_step: int, n_envs: int) -> list[Episode]:
-    """Convert the episodes that ended in a call; before it all environments together made `start_step` steps."""
+    """Convert the episodes that ended in a call; all environments had made `start_step` steps before it."""
     if ended_episodes is None:
         return []
     steps, envs, _, totals, lengths = ended_episodes

@@ -102,7 +102,7 @@ class NativeNoisyExploration(NormalDraws):
     def draw_ahead(
         self, step: int, actions: NDArray[np.float32], elapsed: Sequence[float]
     ) -> NDArray[np.float32] | None:
-        """Return the noise `[len(elapsed), N, act_dim]` of the last steps; write random actions for the others."""
+        """Return the noise `[len(elapsed), N, act_dim]` of the last steps; the others get random actions."""
         n_random = len(actions) - len(elapsed)
         for t in range(n_random):
             actions[t] = self.random_actions(step + t, actions[t])

@@ -38,8 +38,9 @@ class FusedReplayLearner(Protocol):
 class NativeReplaySource(ReplaySource):
     """A `ReplaySource` that steps up to a training, samples and learns in one call.
 
-    One call only makes the steps if no batch is due, and the first time that a number of batches is sampled.
-    Environments that are not native or are normalised take one call per step. The results are bit-identical.
+    The call only makes the steps if no batch is due, if that number of batches was never sampled before, or
+    if sampled arrays are converted afterwards (stacked frames, packed integers, hindsight). Environments that
+    are not native or are normalised take one call per step. The results are bit-identical.
     """
 
     exploration: NativeExplorationPolicy
@@ -114,7 +115,7 @@ class NativeReplaySource(ReplaySource):
         self._obs[:] = self._step_arrays.obs[n_steps]
 
     def _drop_steps(self, n_steps: int, error: BaseException) -> NonFiniteError | None:
-        """Discard steps that were not stored; return a `NonFiniteError` that locates the number, if any."""
+        """Discard steps that were not stored; return an error that locates a non-finite number, if any."""
         try:
             if isinstance(error, NonFiniteError):
                 self._n_filled = n_steps

@@ -16,9 +16,9 @@ __all__ = ["DuelingMLP"]
 class DuelingMLP(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean over a' of A(s, a') (equation 9).
 
-    All hidden layers but the last are shared; each stream has its own last hidden layer. With `atoms` each
-    action has this many outputs, and the equation applies to each of them (Hessel et al. 2018, "Integrated
-    agent"). With `sigma` all linear layers are noisy.
+    All hidden layers but the last are shared; V and A each have their own last hidden layer. With `atoms`
+    each action has this many outputs, and the equation applies to each of them (Hessel et al. 2018,
+    "Integrated agent"). With `sigma` all linear layers are noisy.
     """
 
     def __init__(

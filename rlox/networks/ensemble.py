@@ -38,14 +38,14 @@ class EnsembleMLP(nn.Module):
         self.activation = ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """Compute `[members, B, out]` from `[B, in]`, the same for all; with `members`, only of the first."""
+        """Compute `[members, B, out]` from one `[B, in]` for all networks, or for the first `members`."""
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = affine(self.activation(x) if i else x, weight[:members], bias[:members])
         return x
 
     def trace(self, x: Tensor, members: int | None = None) -> Traced:
-        """Return `forward` with its backward passes; with `members` parameters are not trained.
+        """Return `forward` with its backward passes; if `members` is given, only `back` may be called.
 
         Gradients are hand-derived if the activation is in `FUSED` and there are no hooks, else autograd's.
         """
@@ -55,7 +55,7 @@ class EnsembleMLP(nn.Module):
         return Layers(x, *self._member_parameters(members), type(self.activation))
 
     def _member_parameters(self, members: int | None) -> tuple[list[Tensor], list[Tensor]]:
-        """Return weights and biases of the first members; of all members the parameters themselves."""
+        """Return weights and biases of the first `members` MLPs; the parameters themselves if it is None."""
         # `_parameters`, because a ParameterList looks up each parameter by name
         parts: list[dict[str, Any]] = [self.weights._parameters, self.biases._parameters]
         weights, biases = ([p if members is None else p[:members] for p in part.values()] for part in parts)

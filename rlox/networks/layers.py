@@ -1,7 +1,7 @@
 """Linear layers with activations between them, and their hand-derived gradients.
 
-They compute the same matrix multiplications as torch, but write each gradient directly into the optimizer's
-memory; the tests compare them with torch's autograd.
+The layers compute the same matrix multiplications as torch, but write each gradient directly into the
+optimizer's memory; the tests compare the gradients with those of torch's autograd.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return functional.linear(x, weight, bias)
 
 
-# Products with 2 to `NARROW` - 1 columns are computed transposed if `a` has `LARGE` values or more.
+# A product a b with 2 to `NARROW` - 1 columns is computed transposed if a has `LARGE` values or more.
 NARROW, LARGE = 16, 4096
 
 

@@ -74,7 +74,7 @@ class SquashedGaussianPolicy(nn.Module):
     def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
         """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its hand-derived backward function.
 
-        A subclass may override `draw`, so it uses autograd.
+        For a subclass, which may override `draw`, autograd computes it.
         """
         if type(self) is not SquashedGaussianPolicy:
             return _trace_by_autograd(self, obs, noise)

@@ -15,7 +15,7 @@ from rlox.sources.file_columns import iter_blocks
 
 __all__ = ["Finding", "find_problems"]
 
-MIN_FRACTION = 0.5  # part of the terminated episodes; if so many end at one length, it is a time limit
+MIN_FRACTION = 0.5  # if at least this part of the terminated episodes ends at one length, it is a time limit
 MIN_COUNT = 3  # number of episodes; if fewer end at one length, that means nothing
 
 Columns = Mapping[str, Any]  # as `read_dataset` returns them
@@ -105,7 +105,7 @@ def _check_time_limits(columns: Columns, metadata: Mapping[str, Any]) -> Iterato
     is_end = columns["terminated"] | columns["truncated"]
     is_terminated_only = (columns["terminated"] & ~columns["truncated"])[
         is_end
-    ]  # an episode with both flags terminated at the time limit
+    ]  # with both flags, an episode terminated just at its time limit: no mistake
     is_registered = _registered_time_limit(metadata) is not None
     limit = _registered_time_limit(metadata) or int(lengths.max())
     terminated, n_at_limit = lengths[is_terminated_only], int((lengths == limit).sum())

@@ -313,9 +313,9 @@ def _bootstrap_weights(episodes: int, settings: FQESettings) -> Tensor:
 def _initial_value(columns: Columns, gamma: float) -> float:
     """Return a rough value of a state: the mean reward times the expected number of remaining steps.
 
-    If episodes terminate, that is half of an episode's length (a state is on average in the middle), but at
-    most 1 / (1 - gamma), the discounted number of endless steps. Without terminations it is 1 / (1 - gamma),
-    but at most the dataset's number of rows.
+    If episodes terminate, that number is half of an episode's length (a state is on average in the middle),
+    but at most 1 / (1 - gamma), the discounted number of endless steps. Without terminations it is
+    1 / (1 - gamma), but at most the dataset's number of rows.
     """
     returns = complete_returns(columns)
     mean = float(columns["rewards"].mean())
@@ -368,7 +368,7 @@ def _policy_actions(actor: BaseActor[Any], obs: NDArray[np.float32]) -> NDArray[
     with actor.inference_mode():
         for start in range(0, len(obs), ROWS_AT_ONCE):
             rows = obs[start : start + ROWS_AT_ONCE]
-            player = actor.make_player(len(rows))  # acts once in every row
+            player = actor.make_player(len(rows))  # one slot per row; each acts once
             actions.append(actor.actions.from_env(player.act(rows), len(rows)))
     return np.concatenate(actions)
 

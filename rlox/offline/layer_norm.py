@@ -13,7 +13,7 @@ from rlox.networks.layers import Layers, affine
 
 __all__ = ["LayerNormEnsemble"]
 
-EPS = 1e-5  # torch's
+EPS = 1e-5  # torch's default
 
 
 class LayerNormEnsemble(EnsembleMLP):
@@ -25,7 +25,7 @@ class LayerNormEnsemble(EnsembleMLP):
     """
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """Map `[B, in]`, shared by all members, to `[members, B, out]`; `members` limits it to the first."""
+        """Map `[B, in]` to `[members, B, out]`; the first `members` networks run (`None`: all of them)."""
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if i:
@@ -34,7 +34,7 @@ class LayerNormEnsemble(EnsembleMLP):
         return x
 
     def trace(self, x: Tensor, members: int | None = None) -> Layers:
-        """Run `forward` and keep what its explicit gradients need."""
+        """Run `forward` and keep what the hand-derived gradients need."""
         return LayerNormLayers(x, *self._member_parameters(members), nn.ReLU)
 
 

@@ -27,8 +27,9 @@ class FlatParameters:
     """The trainable parameters of `module` in one flat vector.
 
     Parameters become views of `vector`, and their `grad` views of `gradient`. Create it after the module is
-    on its device; loading a state dict into the module still works afterwards. `is_learned=False`: no
-    gradients are allocated. A given `vector` of this layout provides the values, instead of the module's own.
+    on its device; loading a state dict into the module still works afterwards. With `is_learned=False`
+    no gradients are allocated. A given `vector` of this layout provides the values, instead of the module's
+    own.
     """
 
     def __init__(self, module: nn.Module, is_learned: bool = True, vector: Tensor | None = None) -> None:
@@ -146,7 +147,7 @@ class FlatParameters:
         return list(chain.from_iterable(map(dict.values, self._module_dicts)))
 
     def _require_unchanged(self) -> None:
-        """Raise `ConfigError` if the module's trainable parameters have changed; takes a few microseconds."""
+        """Raise `ConfigError` if other parameters are trainable than before; takes a few microseconds."""
         entries = self._list_module_entries()
         is_same = len(entries) == len(self._module_entries) and all(map(is_, entries, self._module_entries))
         if is_same and not any(p.requires_grad for p in self._other_parameters):

@@ -121,8 +121,8 @@ class AdamW(Adam):
 class RMSprop(Optimizer):
     """`torch.optim.RMSprop` without momentum (Tieleman & Hinton 2012).
 
-    `tf_like`: epsilon inside the root and an initial mean square of 1, as in TensorFlow, which OpenAI
-    Baselines' A2C and IMPALA used. The first steps are smaller.
+    With `tf_like`, epsilon is inside the root and the initial mean square is 1, as in TensorFlow, which
+    OpenAI Baselines' A2C and IMPALA used. This makes the first steps smaller.
     """
 
     moment_names = ("square_avg",)

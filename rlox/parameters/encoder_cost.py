@@ -1,4 +1,4 @@
-"""The memory cost of an image encoder, for the check before a run that it fits into memory."""
+"""The memory cost of an image encoder, for the preflight check that a run fits into memory."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class StepCounter(Protocol):
     """An optimizer that counts its steps."""
 
     steps: int
-    lock: Any  # a lock
+    lock: Any  # held while the engine counts
 
 
 class AdamState(StepCounter, Protocol):

@@ -27,14 +27,14 @@ def initial_weights(
 
     `shapes_by_name` has names and shapes in torch's order. Weights `[outputs, inputs]`, or
     `[n, outputs, inputs]` for n networks, and biases are uniform in +-1/sqrt(inputs), as in
-    `torch.nn.Linear`. With `orthogonal` the weights are orthogonal (Saxe et al. 2014) with gain sqrt 2, or
-    with those of `HEAD_GAINS` in the last layers, and biases are 0. Parameter number i is drawn from stream
+    `torch.nn.Linear`. With `orthogonal` the weights are orthogonal (Saxe et al. 2014), and biases are 0;
+    the gain is sqrt 2, in the last layers that of `HEAD_GAINS`. Parameter number i is drawn from stream
     `("init", i)`.
     """
     shapes = dict(shapes_by_name)
     head_names = {
         _network_name(name): name for name in shapes if name.endswith(".weight")
-    }  # the last layer of each network wins
+    }  # later layers overwrite earlier ones, so the last layer remains
     for index, (name, shape) in enumerate(shapes.items()):
         weight = _weight_name(name)
         if weight not in shapes:
@@ -53,7 +53,7 @@ def initial_weights(
 
 
 def _weight_name(name: str) -> str | None:
-    """Return the weight's name for a bias or a weight, in ensembles (`weights.0`) too; None for others."""
+    """Return the name of the weight in the layer of this weight or bias; None for other parameters."""
     net, _, kind = name.rpartition(".")
     if kind in ("weight", "bias"):
         return f"{net}.weight"

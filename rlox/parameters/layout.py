@@ -77,7 +77,7 @@ class ParameterVector:
 
 
 def linear_shapes(prefix: str, sizes: Sequence[int]) -> list[NamedShape]:
-    """Return the parameters of linear layers `sizes[0] -> ... -> sizes[-1]`, as in `rlox.networks.mlp`."""
+    """Return names and shapes of linear layers `sizes[0] -> ... -> sizes[-1]`, as in `rlox.networks.mlp`."""
     shapes: list[NamedShape] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         shapes += [(f"{prefix}{2 * i}.weight", (outputs, inputs))]

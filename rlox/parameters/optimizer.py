@@ -22,7 +22,7 @@ class NativeOptimizer:
     Attributes
     ----------
     vector : the parameters, float32
-    moments : names of the optimizer's moments, as in torch
+    moment_names : names of the optimizer's moments, as in torch
     lr, eps : settings of the next steps
     steps : number of steps made
     """

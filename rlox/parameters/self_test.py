@@ -21,8 +21,8 @@ OBS_DIM, ROWS = 3, 24
 SIZES = (20, 16)  # hidden widths; only the second is a multiple of the CPU's vector length
 RELATIVE_TOLERANCE = 1e-4  # of an expected number; typical errors are 1e-7
 
-# Three numbers after two steps of Adam, for PPO with tanh and DQN with relu: the dot product of the
-# parameters with fixed cosines, that of Adam's first moments with them, and the norm of the gradient.
+# Three numbers after two steps of Adam, for PPO with tanh and DQN with relu: the dot products of the
+# parameters and of Adam's first moments with fixed cosines, and the norm of the gradient.
 # tests/unit/policies/test_golden.py computes the numbers by autograd.
 EXPECTED: dict[str, tuple[float, float, float]] = {
     "ppo": (0.39883973506, -0.0402111014075, 1.79044541582),

@@ -16,7 +16,7 @@ class DecisionTransformerPolicy(nn.Module):
     """Predicts the action of each step of a sub-trajectory from the target return and the past steps.
 
     A step has three tokens: return to go, observation and action. Each is added to an embedding of the
-    step's number. The output at the observation token predicts the action; it sees no later token.
+    step's number. The output at the observation token predicts the action; it depends on no later token.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class DiscretePolicy(MLPActorCritic):
         return logits
 
     def inference_logits(self) -> Callable[[Tensor], Tensor]:
-        """Return a function like `logits` for many small calls without gradients; callers may modify its results."""
+        """Return a function like `logits` for many small calls without gradients; it returns new tensors."""
         return inference_function(self.actor)
 
     def _choose_logits_function(self) -> Callable[[Tensor], Tensor]:

@@ -47,7 +47,7 @@ class NoisyExploration(NormalDraws):
         self._noise = StepBlocks(self._draw, math.prod(self._noise_shape))
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.float32]:
-        """Return actions `[N, act_dim]` for `obs` `[N, obs_dim]`; called in inference mode."""
+        """Return actions `[N, act_dim]` for `obs` `[N, obs_dim]`; it is called in inference mode."""
         obs_tensor = torch.from_numpy(obs).to(self._device)
         noise = self._noise[step // self._noise_interval]
         actions: NDArray[np.float32] = self._act(obs_tensor, noise).cpu().numpy()
@@ -88,7 +88,7 @@ class CategoricalExploration:
         return choices
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Return actions `[N]` for `obs` `[N, obs_dim]`; called in inference mode.
+        """Return actions `[N]` for `obs` `[N, obs_dim]`; it is called in inference mode.
 
         argmax(logits - log(-log u)) is a draw from softmax(logits).
         """

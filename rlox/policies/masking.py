@@ -69,7 +69,7 @@ class MaskedQPolicy(QPolicy):
         return mask_values(super().q_values(outputs, obs), obs[..., -self.n_actions :])
 
     def inference_values(self) -> NetFunction:
-        """Return a function that computes the Q-values in many small calls without gradients."""
+        """Return a function for many small calls; it computes the Q-values without gradients."""
         net = super().inference_values()
         return net if net is self else with_mask_rows(net, self.n_actions)
 

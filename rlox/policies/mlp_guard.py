@@ -21,9 +21,9 @@ class MLPGuard:
     Replaced methods of the object, hooks, frozen parameters and other layers would be ignored in Rust, and
     may all be added after the policy was made; `check` finds them.
 
-    The constructor also raises ConfigError if the engine's results differ from torch's (`self_test`), if the policy is not on
-    the CPU or not in float32, if the layers of a network are not linear with activations of one kind between
-    them, and if networks share parameters.
+    The constructor also raises ConfigError if the engine's results differ from torch's (`self_test`), if the
+    policy is not on the CPU or not in float32, if the layers of a network are not linear with activations of
+    one kind between them, and if networks share parameters.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ class QPolicy(Policy):
         return self.value_distribution.values(outputs)
 
     def inference_values(self) -> Callable[[Tensor], Tensor]:
-        """Return a function that computes the Q-values in many small calls, without noise and gradients."""
+        """Return a function for many small calls; it computes the Q-values without noise and gradients."""
         if isinstance(self.value_distribution, ScalarValue) and not self.noise_size:
             return inference_function(self.q)  # the network's own outputs
         return self
@@ -139,7 +139,7 @@ class EpsilonGreedy(EpsilonDraws):
         self._values = policy.inference_values()
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Return actions `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        """Return actions `[N]` for `obs` `[N, obs_dim]`, without gradients."""
         random_actions = self.random_actions(step, obs)
         is_random = self._draws[step][0] < self.epsilon(elapsed)
         if is_random.all():
@@ -174,7 +174,7 @@ class NoisyGreedy:
         return self._warm_up.random_actions(step, obs)
 
     def act(self, obs: NDArray[np.float32], step: int, elapsed: float) -> NDArray[np.int64]:
-        """Return actions `[N]` for `obs` `[N, obs_dim]`; without gradients."""
+        """Return actions `[N]` for `obs` `[N, obs_dim]`, without gradients."""
         obs_tensor = torch.from_numpy(obs).to(self._device)
         actions: NDArray[np.int64] = self.policy(obs_tensor, self._noise[step]).argmax(-1).cpu().numpy()
         return actions

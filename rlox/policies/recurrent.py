@@ -103,7 +103,7 @@ class RecurrentActorCritic(nn.Module):
         return step
 
     def forward_sequences(self, obs: Tensor, state: Tensor, subsequences: SubSequences) -> SequenceOutputs:
-        """Compute the outputs for `obs` `[T*N, obs_dim]`, cut as `subsequences`, from `state` `[N, state_size]`."""
+        """Process `obs` `[T*N, obs_dim]`, cut as `subsequences`, from the states `[N, state_size]` on."""
         actor_size, raw_obs = self.actor_state_size, obs
         obs = _encode(self.actor_encoder, obs)
         features, end_states = self.actor_rnn(obs, state[:, :actor_size], subsequences)

@@ -48,7 +48,10 @@ class SharedEncoderPolicy(ActorCritic):
         return explore
 
     def scoring_inputs(self, obs: Tensor) -> tuple[Tensor, ActorCritic]:
-        """Return the last rollout's features and `policy`; `obs` and `self` for subclasses or without features."""
+        """Return the features of the last rollout and `policy`, or else `obs` and `self`.
+
+        `obs` and `self` are the inputs in a subclass, and if the features of no rollout are kept.
+        """
         features, self._seen = self._seen, None
         if features is None or type(self) is not SharedEncoderPolicy:
             return obs, self

@@ -286,7 +286,8 @@ class UserPolicy(ActorCritic):
     """Adapts a module with the three methods of a policy.
 
     Required: `get_action_and_logprob(obs)`, `get_value(obs)`, `get_logprob_and_entropy(obs, actions)`.
-    Also required, for `predict` and evaluation: `mode(obs)`, or an `actor` submodule that returns logits or means.
+    Also required, for `predict` and evaluation: `mode(obs)`, or an `actor` submodule that returns logits or
+    means.
 
     Each call gets copies, which the module may modify (`obs /= 255`); rollouts and buffers keep the
     originals.
@@ -331,7 +332,7 @@ class UserPolicy(ActorCritic):
         raise ConfigError(f"get_value gave {description}, expected a torch tensor [B]")
 
     def mode(self, obs: Tensor) -> Tensor:
-        """Return the module's `mode`, or its actor's output: the best choice (integer actions) or the mean."""
+        """Return the module's `mode`, or its actor's best choice (integer actions) or mean."""
         module = self._methods[0]
         if callable(getattr(module, "mode", None)):
             action: Tensor = module.mode(obs.clone())

@@ -90,7 +90,7 @@ class CategoricalValue:
         return project_atoms(rewards, discounts, torch.softmax(next_outputs, -1), self.v_min, self.v_max)
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the weighted mean of `categorical_kl`, and the error: the KL of each row (Hessel et al. 2018)."""
+        """Return the weighted mean of `categorical_kl`, and its value for each row (Hessel et al. 2018)."""
         return _weighted_mean(categorical_kl(outputs, td_target), weights)
 
     def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
@@ -113,7 +113,7 @@ class QuantileValue:
         return td_target(rewards.unsqueeze(-1), discounts.unsqueeze(-1), next_outputs)
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the weighted mean of `quantile_huber`, and the error: the loss of each row."""
+        """Return the weighted mean of `quantile_huber`, and its value for each row."""
         return _weighted_mean(quantile_huber(outputs, td_target), weights)
 
     def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:

@@ -69,7 +69,7 @@ def with_eval_limits(
 
 
 def current_activity(source: Any, clock: Clock, batch: int) -> str:
-    """Describe what the run does now: how far a rollout of `batch` steps is, or that the run learns from it."""
+    """Describe what the run does now: how far a rollout of `batch` steps is, or that it learns from one."""
     if not isinstance(source, RolloutSource):
         return "working"
     steps_done = source.collector.env_steps - clock.env_steps

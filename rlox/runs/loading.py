@@ -31,7 +31,7 @@ TRUST_REMEDY = "give it again (env_id=..., env_kwargs=..., policy=..., wrappers=
 
 
 class RuntimeObjects:
-    """The objects given to a façade that its configuration cannot hold, where they are not just one module."""
+    """The objects given to a façade that a configuration cannot hold, where they are more than one module."""
 
     def with_names(self, config: RunConfig) -> RunConfig:
         """Return the configuration with the names of these objects, which it cannot hold."""

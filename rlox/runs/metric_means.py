@@ -10,7 +10,10 @@ __all__ = ["DueCheck", "MetricMeans"]
 
 
 class MetricMeans:
-    """Sums and counts by name. A row has every name seen so far, with None if it got no value since the last."""
+    """Sums and counts by name.
+
+    A row has every name that was added so far, with None for a name without a value since the last row.
+    """
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}

@@ -125,7 +125,7 @@ class Session:
             if evaluation is not None:
                 best = bool(self.config.eval.every) and self._is_best(evaluation)
                 checkpoint = self._save_checkpoint(best, wait=True)
-            disk_note = "while the disk took no checkpoint" if checkpoint is None else ""
+            disk_note = "while no checkpoint could be written to the disk" if checkpoint is None else ""
             return self._make_outcome(evaluation, checkpoint, disk_note)
         except StopRequested:
             return self._make_outcome(None, None, "in the middle of an update or a rollout")

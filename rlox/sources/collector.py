@@ -52,8 +52,8 @@ class Collector:
     """Steps `n_envs` environments with a policy, adds log-probabilities and values, returns rollouts.
 
     Episodes continue across rollouts. Terminated episodes are not bootstrapped; truncated ones are, from the
-    value of their final observation (never of the reset state). The learner estimates advantages. Native ids
-    run in Rust, any other id in Gymnasium.
+    value of their final observation (never of the reset state). The learner estimates advantages. Native
+    environments run in Rust, all others in Gymnasium.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Collector:
         build_sampler: Callable[[torch.Generator], Sampler],
         score: Callable[[Arena, FinalObsTable | None], None],
     ) -> Rollout:
-        """Fill the next rollout: step with actions of the sampler, then call `score` for the other columns."""
+        """Fill the next rollout: step with the sampler's actions, then call `score` for the other columns."""
         import torch
 
         from rlox.policies.base import evaluation_mode
@@ -235,7 +235,7 @@ class Collector:
 
     @contextmanager
     def _undo_on_error(self) -> Iterator[None]:
-        """Run a block that collects a rollout; if it raises, restore the step count and begin new episodes."""
+        """Run a block that collects; after an error restore the step count and begin new episodes."""
         with self._collect_lock:
             steps_before = self.env_steps
             try:

@@ -27,8 +27,9 @@ def other_files(folder: Path) -> set[str]:
 def replace_dataset(folder: Path) -> Iterator[Path]:
     """Yield a folder for both files of a dataset; the block must sync them to disk.
 
-    After the block the new files replace those in `folder`. If the block fails, the old dataset stays unchanged.
-    The document is removed first and written last, so an interrupted replacement never looks complete.
+    After the block the new files replace those in `folder`. If the block fails, the old dataset stays
+    unchanged. The document is removed first and written last, so an interrupted replacement never looks
+    complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{PARTIAL_PREFIX}*"):

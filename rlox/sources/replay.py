@@ -108,7 +108,7 @@ class ReplaySource:
 
     @property
     def resume_grade(self) -> str:
-        """The grade of the environments."""
+        """The resume grade of the environments."""
         return self.env.resume_grade
 
     @property
@@ -121,7 +121,7 @@ class ReplaySource:
         self._random_until = 0
 
     def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
-        """Collect until batches are due or the tick is long enough; return the batches, or None if none are due."""
+        """Collect until batches are due or the tick is long enough; return the due batches, or None."""
         if not self._pending_batches:
             self._collect(clock)
         if not self._pending_batches:

@@ -55,7 +55,7 @@ class ReplaySampler:
     ) -> None:
         self.buffer = buffer
         self.n_frames = n_frames  # frames stacked in one observation
-        self.packing = packing  # of integers in observations
+        self.packing = packing  # of integers in observations; None: they stay one-hot
         self._make_one_hot_buffer = make_one_hot_buffer
         self.config = config
         self.full_bytes = full_bytes
@@ -113,8 +113,8 @@ class ReplaySampler:
     def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
         """Return the arrays that `count` batches were drawn into, and the batches that view them.
 
-        `None` until one call of `sample` has drawn `count` batches, and if drawn arrays are converted (stacked frames, packed
-        integers).
+        `None` until one call of `sample` has drawn `count` batches, and if drawn arrays are converted
+        (stacked frames, packed integers).
         """
         out = self._outputs.get(count)
         if out is None or self.n_frames > 1 or self.packing is not None:

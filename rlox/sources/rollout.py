@@ -29,7 +29,7 @@ class RolloutSource:
 
     @property
     def resume_grade(self) -> str:
-        """The grade of the environments."""
+        """The resume grade of the environments."""
         return self.collector.env.resume_grade
 
     def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:

@@ -25,8 +25,8 @@ class RolloutCollector(Collector):
 
     Episodes continue across rollouts. Terminated episodes are not bootstrapped. Truncated episodes are
     bootstrapped from the value of their final observation (never of the reset state). No advantage sums TD
-    errors beyond the end of an episode. Native ids run in Rust, any other id in Gymnasium. On the CPU a
-    rollout is valid until the next one, which overwrites its memory.
+    errors beyond the end of an episode. Native environments run in Rust, all others in Gymnasium.
+    On the CPU a rollout is valid until the next one, which overwrites its memory.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ class RolloutCollector(Collector):
         """Collect `n_steps` steps of every environment; `self.progress` has steps and finished episodes.
 
         On the CPU the rollout is in the collector's own memory, which the next call of `collect` overwrites:
-        learn from it before, or keep copies (`rollout.obs.clone()`). `ConfigError` unless `n_steps` is an
-        integer of at least 1.
+        learn from it before that call, or keep copies (`rollout.obs.clone()`). `ConfigError` unless `n_steps`
+        is an integer of at least 1.
         """
         rollout = self.collect_in_arena(policy, n_steps)
         gae(rollout, self.gamma, self.gae_lambda)

@@ -32,9 +32,9 @@ class TextSource(ABC, Generic[B]):
     ----------
     prompts : the dataset or task; None until some are given
     batch_size : prompts of a batch; the last batch of a run may have fewer
-    seed : of the run
+    seed : seed of the run
     group : processes that learn together; each learns from its share of a batch's prompts
-    parts : optimizer steps that a batch is split into; each process has a share of each part
+    parts : number of optimizer steps, among which a batch is split; each process has a share of each part
     """
 
     resume_grade: str = "exact"
@@ -122,7 +122,7 @@ class GenerationSource(TextSource[GroupedCompletions]):
     ----------
     generator : completes prompts
     reward_function : scores completions
-    weights : of the reward functions; None: 1 each
+    weights : weights of the reward functions; None: 1 each
     group_size : completions of each prompt
     """
 

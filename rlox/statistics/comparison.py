@@ -2,8 +2,8 @@
 
 The question is whether both figures come from the same algorithm. If both have scores, the interval of the
 difference of their trimmed means by Student's t decides; with two or more runs it contains the true
-difference as often as its level says (docs/statistics.md). Otherwise the interval of the difference is computed from
-the two intervals.
+difference as often as its level says (docs/statistics.md). Otherwise the interval of the difference is
+computed from the two intervals.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ N_GRID_POINTS = 100
 class Curve:
     """An estimate at each step with its interval from `low` to `high` and the number of runs.
 
-    Each array has one number per step. The estimate is NaN at steps where a task has no run; `low` and `high`
-    also where a task has only one run.
+    Each array has one number per step. The estimate is NaN at steps where a task has no run. `low` and `high`
+    are NaN there, too, and where a task has only one run.
     """
 
     steps: Array

@@ -33,7 +33,7 @@ class Player(Protocol):
     """Plays parallel episodes, one per slot; every slot begins with a new episode."""
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Return actions for encoded observations `[B, obs_dim]`, one per slot; call it in `inference_mode`."""
+        """Return an action per slot for encoded observations `[B, obs_dim]`; call it in `inference_mode`."""
 
     def observe_rewards(self, rewards: Sequence[float]) -> None:
         """Receive the rewards `[B]` of the last actions.

@@ -14,10 +14,10 @@ from rlox.training.coefficients import FixedCoefficient, LearnedCoefficient
 
 __all__ = ["FixedPenaltyWeight", "LearnedPenaltyWeight", "PenaltyNoise", "PenaltyNoiseFunction"]
 
-MAX_WEIGHT = 1e6  # of a learned weight, as in the authors' code
+MAX_WEIGHT = 1e6  # limit of a learned weight, as in the authors' code
 
-# Maps an update's number, a shape `(B, n, act_dim)` and a tensor of the same dtype and device to standard
-# normal numbers `[2, B, n, act_dim]` and uniform ones in [-1, 1] `[B, n, act_dim]`.
+# Maps an update's number, a shape `(B, n, act_dim)` and a tensor to standard normal numbers
+# `[2, B, n, act_dim]` and uniform ones in [-1, 1] `[B, n, act_dim]`, of the tensor's dtype and device.
 PenaltyNoiseFunction = Callable[[int, tuple[int, int, int], Tensor], tuple[Tensor, Tensor]]
 
 

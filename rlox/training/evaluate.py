@@ -1,9 +1,9 @@
 """Evaluation: true returns of whole episodes, in separate environments, with frozen normalisers.
 
-Episode i starts from `reset(seed=seed + i)`. An id is evaluated in Gymnasium's own environment even if Rust
-trained, so that scores of different systems use the same episodes; with EnvPool, ALE or a user's vectorised
-environment it is evaluated in another environment of the same engine. All episodes are finished and counted;
-counting the first to finish would favour short ones.
+Episode i starts from `reset(seed=seed + i)`. A policy that learned in a Rust environment is evaluated in
+Gymnasium's own environment of that id, so that scores of different systems use the same episodes. With
+EnvPool, ALE or a user's vectorised environment it is evaluated in another environment of the same engine. All
+episodes are finished and counted; to count only the first to finish would favour short ones.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Evaluation:
 
     @cached_property
     def ci95(self) -> tuple[float, float] | None:
-        """95% percentile-bootstrap interval of the mean over episodes of this one policy.
+        """The 95% interval of the mean, by a percentile bootstrap over the episodes of this one policy.
 
         `None` for one episode, if a return is not finite, and if sums overflow.
         """

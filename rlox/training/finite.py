@@ -42,7 +42,7 @@ def require_finite_parameters(module: nn.Module, vector: Tensor, update_label: s
 
 
 def _is_surely_finite(values: Tensor) -> bool:
-    """Whether the sum is finite, and so are all values; takes a third of the time of `isfinite`.
+    """Whether the sum is finite, so that all values must be; takes a third of the time of `isfinite`.
 
     False if any value is not finite, or if the sum overflows.
     """

@@ -26,7 +26,7 @@ __all__ = [
     "to_tensors",
 ]
 
-# Maps an update's number, a shape and a tensor of the same dtype and device to standard normal numbers.
+# Maps an update's number, a shape and a tensor to standard normal numbers of the tensor's dtype and device.
 NoiseFunction = Callable[[int, tuple[int, ...], Tensor], Tensor]
 
 P = TypeVar("P", bound=nn.Module)
@@ -54,7 +54,11 @@ class PolicyLearner(Generic[P]):
 
 
 class ActorCriticLearner(Generic[P]):
-    """A learner with a policy, stateful `parts` by name, and target networks that start as copies."""
+    """A learner with a policy and target networks; `parts` are its other objects with a state, by name.
+
+    These are optimizers, target networks and learned coefficients; a checkpoint saves them as `optimizer`.
+    Target networks start as copies of the online networks.
+    """
 
     def __init__(
         self, policy: P, parts: Mapping[str, Stateful], targets: Sequence[TargetNetwork[Any]]
@@ -115,9 +119,10 @@ def learn_each(
 ) -> Update:
     """Learn from each batch in turn.
 
-    `step(i)` learns from batch i. It returns its metrics, called `names`, and an error of each row `[B]`,
-    whose absolute value becomes the row's priority if the buffer is prioritized (also for a divergence, which
-    rounding may make negative). `update_label` names the update in messages.
+    `step(i)` learns from batch i. It returns its metrics, in the order of `names`, and an error of each row,
+    `[B]`. The absolute value of the error becomes the row's priority if the buffer is prioritized; rounding
+    may make even an error that is a divergence (of distributions) negative. `update_label` names the update
+    in messages.
     """
     rows, errors = zip(*(step(i) for i in range(len(batch))), strict=True)
     metrics_table = torch.stack(rows)

@@ -1,4 +1,4 @@
-"""The training loop: a source gives batches, a learner learns from them, hooks follow the clock."""
+"""The training loop: a source gives batches, a learner learns from them, hooks are called after each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Source(Protocol[B_co]):
         """
 
     def feedback(self, update: Update) -> None:
-        """Receive the update's results for the source: priorities, refreshed latents, fresh weights."""
+        """Receive the update after each batch; a replay source writes priorities and columns to its rows."""
 
     @property
     def stored_bytes(self) -> int:
@@ -103,8 +103,8 @@ def fit(
 ) -> Clock:
     """Run batches through the learner until `done(clock)`; the only training loop in rlox.
 
-    `begin_update` is called before each call of the learner: if it is interrupted later, the weights may be
-    partly updated.
+    `begin_update` is called before each call of the learner: from then on an interruption may leave the
+    weights partly updated.
     """
     hooks = tuple(hooks)
     timings = timings or Timings()

@@ -100,7 +100,7 @@ NATIVE_FIELDS: Mapping[str, frozenset[str]] = {
     "iql": _OFFLINE_CRITICS | frozenset(["expectile", "temperature", "max_weight", "cosine_actor"]),
     "td3_bc": _OFFLINE_CRITICS | _DELAYS | {"alpha"},
 }
-"""By algorithm name; includes fields of which an engine refuses some values itself, such as `noisy`."""
+"""The fields by name of the algorithm, also those of which an engine itself refuses some values (`noisy`)."""
 
 
 def unsupported_fields(config: Any) -> str:

@@ -16,7 +16,7 @@ from rlox.training.actor import BaseActor, Player
 
 __all__ = ["RecurrentActor"]
 
-State = NDArray[np.float32]  # [B, acting_size]
+State = NDArray[np.float32]  # [B, actor_state_size]
 
 
 class RecurrentActor(BaseActor[RecurrentActorCritic]):
@@ -25,9 +25,10 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
     def act(
         self, rows: NDArray[Any], state: State, generator: torch.Generator | None = None
     ) -> tuple[Any, State]:
-        """Return actions for encoded observations `[B, obs_dim]` and the next states; in `inference_mode`.
+        """Return actions for encoded observations `[B, obs_dim]`, and the next states.
 
-        Takes the best actions, or samples if there is a generator. The inputs are not changed.
+        Call it in `inference_mode`. It takes the best actions, or samples if there is a generator. The inputs
+        are not changed.
         """
         policy = self.policy
         outputs, next_state = policy.act(self.policy_input(rows), torch.from_numpy(state).to(self.device))
@@ -51,8 +52,8 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
     ) -> tuple[Any, State]:
         """Return the action for one raw observation or a batch, and the next states `[B, actor_state_size]`.
 
-        `state` is the last call's result (`None`: episodes begin); `episode_start` marks rows whose episode
-        begins (a bool, or one per row).
+        `state` has the states that the last call returned (`None`: episodes begin); `episode_start` marks
+        rows whose episode begins (a bool, or one per row).
         """
         rows, is_single = self.encode_obs(obs)
         input_state = self._input_state(state, episode_start, len(rows))

@@ -40,7 +40,7 @@ __all__ = [
     "tuned_arguments",
 ]
 
-DEFAULT_ENV = "CartPole-v1"  # of a façade without an environment
+DEFAULT_ENV = "CartPole-v1"  # of a façade that is given no environment
 COMMON_ARGUMENTS = {
     "callbacks",
     "env",
@@ -162,7 +162,7 @@ def resolve_env(env_id: EnvLike, default: EnvLike, options: dict[str, Any]) -> E
 def tuned_arguments(
     algo: str, env: EnvLike, preset: str | None, options: dict[str, Any]
 ) -> tuple[dict[str, Any], int]:
-    """Return a preset's arguments, overridden by `options`, and its total.
+    """Return a preset's arguments, overridden by `options`, and its total number of steps.
 
     A ready vectorised environment keeps its number of copies.
     """
@@ -197,7 +197,7 @@ _FOREIGN_ARGUMENTS = {
 }
 
 
-# A façade's names of buffer keys: that of Stable-Baselines3, and names that mention the buffer.
+# A façade's arguments for buffer keys: one as in Stable-Baselines3, and others that mention the buffer.
 _BUFFER_ARGUMENTS = {"buffer_size": "capacity", "buffer": "name", "buffer_path": "path"}
 
 

@@ -96,7 +96,7 @@ class _ReturnConditionedPlayer:
         self._target_return = actor.target_return.value if target_return is None else float(target_return)
         policy, obs_size = actor.policy, actor.observations.input_dim
         self._return_to_go = np.full(n_slots, self._target_return, np.float64)
-        self._n_steps = np.zeros(n_slots, np.int64)  # steps of the episode before the current one
+        self._n_steps = np.zeros(n_slots, np.int64)  # steps of the episode so far, without the current one
         self._returns = np.zeros((n_slots, length), np.float32)
         self._obs = np.zeros((n_slots, length, obs_size), np.float32)
         self._timesteps = np.zeros((n_slots, length), np.int64)

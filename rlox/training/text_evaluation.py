@@ -24,7 +24,7 @@ from rlox.training.evaluate import Evaluation
 
 __all__ = ["ScoreEvaluator", "ScoreFunction", "TextActor", "TextEvaluator", "best_rows", "generate"]
 
-# Returns the scores of the prompts' answers, and the token count of each.
+# Returns the score and the number of tokens of each prompt's answer.
 ScoreFunction = Callable[[list[Prompt]], tuple[NDArray[np.float64], list[int]]]
 
 MAX_ROWS = 256  # completions of an evaluation that are generated in parallel
@@ -202,7 +202,7 @@ def generate(
 
 
 def best_rows(rewards: NDArray[np.float64], n: int) -> NDArray[np.int64]:
-    """Return the row of the highest of each `n` rewards, the first on ties; all-NaN groups are skipped."""
+    """Return the row of the highest reward (the first on ties) of each group of `n`; skip all-NaN groups."""
     groups = rewards.reshape(-1, n)
     valid = np.flatnonzero(~np.isnan(groups).all(1))
     rows: NDArray[np.int64] = n * valid + np.nanargmax(groups[valid], 1)

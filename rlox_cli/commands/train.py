@@ -56,7 +56,7 @@ def _run(call: Call) -> int:
     if distributed_run.is_follower():
         return distributed_run.run_follower(call)
     code = _train_or_resume(call)
-    if code == exit_codes.OK:  # if a process fails, torchrun stops the others
+    if code == exit_codes.OK:  # after a failure torchrun stops the other processes
         distributed_run.RANK_ZERO.release()
     return code
 

@@ -25,7 +25,7 @@ LONG_TEXT = 40  # a cell with more characters is `long`, which gives its column 
 MIN_FILTER_ROWS, MAX_VISIBLE_ROWS = (
     8,
     50,
-)  # a table with more rows has a filter, or scrolls in its own box
+)  # a table with more rows than the first has a filter; with more than the second it scrolls in its box
 THEMES = {
     "light": {"text": "#1c2128", "soft": "#57606a", "grid": "#e4e8ec", "edge": "#8c959f", "wash": "#f6f8fa",
               "ground": styles.BACKGROUND["light"], "colours": styles.LIGHT_COLOURS},

@@ -31,7 +31,7 @@ from rlox_cli.runs.run_folder import DONE, RUNNING, UNREADABLE, is_locked, read_
 from rlox_cli.search.settings import SEARCH_FILES
 from rlox_cli.sweeps.summary import COLUMNS
 
-# Keys that say how a run is logged, saved and spread over a machine, and not what it does.
+# Keys that tell no methods apart: the seed, and how a run is logged, saved and spread over a machine.
 NON_SETTING_KEYS = ("seed", "logger", "log", "checkpoint", "run", "run_root", "dry_run", "threads")
 EVAL_EVERY_KEY = "eval.every"
 RUN_FILES = {"metrics.jsonl", "status.json", "result.json"}

@@ -1,4 +1,4 @@
-"""The results of a report: every number in its tables and figures is one of these."""
+"""The results of a report: every number in its tables and figures is in one of these classes."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
     """Return the job that Hydra is running now."""
     node = HydraConfig.get()
     is_swept = node.mode == RunMode.MULTIRUN
-    # Hydra's folder of a run that has no folder of its own is `.` too
+    # `.` is the user's choice, or what Hydra has for a run that has no folder of its own
     has_run_dir = any(str(o).lstrip("+").startswith("hydra.run.dir=") for o in node.overrides.hydra)
     has_own_dir = not is_swept and (has_run_dir or str(node.run.dir) != ".")
     overrides = _task_overrides(node)

@@ -143,8 +143,8 @@ def resume_run(call: Call) -> int:
 def resume_job(folder: RunFolder, call: Call, config: RunConfig) -> dict[str, Any]:
     """Continue the run of a job, unless another process has finished it; return status and exit code.
 
-    Code that the run names is trusted, as the command of the job names the same. Settings that do not
-    define the job apply to new runs only: this run keeps its loggers, name and tags.
+    Code that the run names is trusted, as the job's command names the same code. Settings that do not define
+    the job apply to new runs only: this run keeps its loggers, name and tags.
     """
     if identity(validate.saved_config(read_config(folder.path))) != identity(config):
         raise ConfigError(f"{folder.path}/config.yaml belongs to another job: the file has just been changed")

@@ -19,7 +19,7 @@ TIME_PARTS = ("total", "collect", "update", "evaluate")
 
 
 def replace_unprintable(text: str) -> str:
-    """Replace characters that could move the cursor: anybody may have written the file of the text."""
+    """Replace characters that could move the cursor: anybody may have written the file that it is from."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -57,7 +57,7 @@ def result_document(config: RunConfig, outcome: Any, status: str, reason: str) -
         "seconds": {part: outcome.seconds[part] for part in TIME_PARTS},
         "steps_per_second": {part: _rate(clock.now, outcome.seconds[part]) for part in TIME_PARTS},
     }
-    # The steps of evaluations, not of training; known only if the final evaluation was the only one.
+    # This rate counts steps of evaluations; they are known only if the final evaluation was the only one.
     only_final = evaluation is not None and config.eval.every == 0
     data["steps_per_second"]["evaluate"] = (
         _rate(sum(evaluation.lengths), outcome.seconds["evaluate"]) if only_final else None

@@ -128,7 +128,7 @@ class TrainTask:
         return self._train_new(composed, config, job)
 
     def _skip_busy(self, job: Job) -> dict[str, Any]:
-        """Skip a job that another process runs; it may not have created its folder yet."""
+        """Skip a job that another process runs; that process may not have created the folder yet."""
         job.folder = jobs.find_busy_dir(job)
         location_text = f": {job.folder}" if job.folder else ""
         self.call.reporter.message("skipped", f"  {jobs.BUSY_MESSAGE}{location_text}")

@@ -33,7 +33,7 @@ def resolve_trusted(
     """Return a run folder's configuration with its references resolved.
 
     Raise `ConfigError` unless everything that the folder names is trusted. `repeated_arguments` are the
-    overrides, in which the user may repeat these things; `None` if the command takes no overrides.
+    overrides, in which the user may repeat what the folder names; `None` if the command takes no overrides.
     """
     if not trust:
         require_no_links(source.parent)

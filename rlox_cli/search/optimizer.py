@@ -57,7 +57,7 @@ def storage_url(options: SearchOptions, folder: Path) -> str:
 
 
 def open_study(options: SearchOptions, folder: Path, create: bool = False) -> Study:
-    """Open the study of a sweep; raise `ConfigError` for a storage that cannot be opened."""
+    """Open the study of a search; raise `ConfigError` for a storage that cannot be opened."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -116,7 +116,7 @@ class Optimizer:
         return len(running)
 
     def next_positions(self, n_jobs: int) -> list[int]:
-        """Return the positions to ask next; batches begin at multiples of `jobs`, also after a kill."""
+        """Return the positions to ask next; batches begin at multiples of `n_jobs`, also after a kill."""
         taken_positions = {trial.user_attrs[POSITION_ATTRIBUTE] for trial in counted_trials(self.study)}
         free_positions = [p for p in range(self.options.n_trials) if p not in taken_positions]
         return [p for p in free_positions if p // n_jobs == free_positions[0] // n_jobs]
@@ -125,7 +125,7 @@ class Optimizer:
         """Ask for the trial at a position: repeat one that was killed there, else get a new one."""
         from optuna.trial import TrialState
 
-        if not self._trials(TrialState.WAITING):  # a trial waits if a user enqueued it, or after a kill here
+        if not self._trials(TrialState.WAITING):  # else a user enqueued one, or a kill left one
             killed_trials = [t for t in self._killed_trials(position) if t.params.keys() == space.keys()]
             attributes: dict[str, Any] = {POSITION_ATTRIBUTE: position, FOLDER_ATTRIBUTE: self.folder}
             if killed_trials:
@@ -170,7 +170,7 @@ class Optimizer:
         self.study._storage.set_trial_user_attr(trial._trial_id, name, value)
 
     def _sampler(self, position: int, constant_liar: bool) -> BaseSampler:
-        """Make a sampler that depends only on seed and position; `constant_liar`: trials run in parallel."""
+        """Make a sampler that depends only on seed and position; with `constant_liar` for parallel trials."""
         import numpy as np
         from optuna import samplers
 

@@ -126,7 +126,7 @@ def _read_master_space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -
     parameter_overrides = [f"{key}={value}" for key, value in params.items()]
     parser = OverridesParser.create(config_loader=app.config_loader)
     space = read_space(parser.parse_overrides([*parameter_overrides, *map(str, task_overrides)]))
-    # as typed overrides do, these displace values of a preset that contradict them
+    # like typed overrides, those of the space reset keys of a preset that conflict with them
     all_overrides = [*space.fixed_overrides, *(d.override(d.extreme_values[0]) for d in space.dimensions)]
     displaced = displaced_defaults(all_overrides, list(VariantSource.current_folders))
     return replace(space, fixed_overrides=(*space.fixed_overrides, *displaced))

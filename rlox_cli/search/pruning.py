@@ -54,7 +54,10 @@ def evaluations_in(folder: Path, config: RunConfig) -> list[tuple[int, float]]:
 
 
 def due_step(step: int, config: RunConfig) -> int:
-    """Return the multiple of `eval.every` that was due: the end of a rollout differs between trials."""
+    """Return the multiple of `eval.every` for which the evaluation at `step` was due.
+
+    Evaluations wait for the end of a rollout, which differs between trials; pruning compares equal steps.
+    """
     every = config.eval.every
     return step // every * every
 

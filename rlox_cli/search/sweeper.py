@@ -257,7 +257,7 @@ def register() -> None:
 
 
 def require_same_search(study: Any, plan: SearchPlan) -> None:
-    """Refuse a study of another search, whose values say nothing here; record the search in a new study."""
+    """Refuse a study of another search, whose values cannot be compared; record the search in a new study."""
     require_same_normalize_rule(plan.folder, {plan.base.env.normalize_rule})
     space = {d.name: d.signature() for d in plan.space.dimensions}
     expected = {"space": space, "seeds": list(plan.space.seeds), "base": result_config(plan.base)}

@@ -157,7 +157,7 @@ class _CompletionContext:
 def _complete_step(names: Iterable[str], typed: str, separator: str) -> set[str]:
     """Return the names that begin with `typed`, shortened where several go on after the next `separator`.
 
-    Of several names that share the text up to that separator, only this text is returned once.
+    Of several names that share the text up to that separator, only this text is returned, once.
     """
     steps: dict[str, set[str]] = {}
     for name in names:

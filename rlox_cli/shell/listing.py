@@ -206,7 +206,7 @@ def _read_run(path: Path) -> _RunRow:
         unit = algo_class.unit if algo_class is not None else result.get("unit", unit)
         saved_score = result.get("score")
         score = saved_score if isinstance(saved_score, int | float) else None
-    if state == "died":  # status.json is as old as the last checkpoint
+    if state == "died":  # the last row may be newer than status.json
         with suppress(OSError, TypeError):
             step = max([step, *(row[unit] for row in read_rows(path / METRICS) if unit in row)])
     score_text = summary.format_number(score) if score is not None else ""

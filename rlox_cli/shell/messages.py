@@ -99,7 +99,7 @@ def _by_last_part(last: str, known: Iterable[str]) -> list[str]:
 
 
 def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> ConfigError:
-    """Return the error for a key that nothing declares, or only `owners`, options that are not chosen."""
+    """Return the error for a key that nothing has, or that only `owners` have: options not chosen."""
     if owners:
         return ConfigError(f"unknown key '{key}': it belongs to {' and '.join(owners)}")
     return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")

@@ -80,7 +80,7 @@ class JoblibLauncher(ExternalLauncher):
         return LokyExecutor(self._worker_count(jobs), {})
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """Share the CPUs among the processes."""
+        """Return the variables by which the processes share the CPUs."""
         return shared_thread_environment(self._worker_count(jobs))
 
     def _worker_count(self, jobs: int) -> int:
@@ -107,7 +107,7 @@ class RayLauncher(ExternalLauncher):
         return RayExecutor(self.init, self.remote)
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """Set as many threads as a task requests CPUs, by default 1."""
+        """Return the variables for as many threads as a task requests CPUs, by default 1."""
         return _thread_environment(max(1, int(self.remote.get("num_cpus", 1))))
 
 
@@ -133,7 +133,7 @@ class SubmititLauncher(ExternalLauncher):
         return SubmititExecutor(self._executor(), self._worker_count(), self.cluster == "slurm")
 
     def job_environment(self, jobs: int) -> dict[str, str]:
-        """Set as many threads as a job requests CPUs, by default 1."""
+        """Return the variables for as many threads as a job requests CPUs, by default 1."""
         return _thread_environment(int(self.settings.get("cpus_per_task") or 1))
 
     def _worker_count(self) -> int:

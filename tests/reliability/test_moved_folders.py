@@ -251,5 +251,5 @@ def test_a_signal_ends_the_wait_for_a_full_disk(
         ended = cli("train", *PPO, *RUN, PATIENT, "checkpoint.every=10000", f"hydra.run.dir={tmp_path}/run")
     assert ended.code == 143
     assert len(sleeps) == 1
-    assert "stopped while the disk took no checkpoint: there is no checkpoint yet" in ended.err
+    assert "stopped while no checkpoint could be written to the disk: there is no checkpoint yet" in ended.err
     assert read_status(tmp_path / "run")["status"] == "killed"

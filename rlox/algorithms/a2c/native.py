@@ -28,7 +28,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
     def __init__(self, native: NativePolicy, config: A2CConfig) -> None:
         super().__init__(native, _optimizer(native, config))
         self.config = config
-        # the vectors of parameters and moments (RMSprop has one moment) stay at their addresses
+        # the vectors of parameters and moments never move in memory; RMSprop has only one moment
         first_moment, *second_moment = (self.optimizer.moment(name) for name in self.optimizer.moment_names)
         self._vectors = native.vector, first_moment, second_moment[0] if second_moment else None
 
@@ -53,7 +53,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
         )
 
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, n_rows: int) -> FusedUpdate:
-        """Collect rollout number `index`, of `rows` rows, and learn from it; bit for bit like `update`."""
+        """Collect rollout number `index`, of `n_rows` rows, and learn from it; bit for bit like `update`."""
         ent_coef = self._apply_schedules(clock)
         with label_errors(update_label(index, n_rows, clock)), counted_steps(self.optimizer) as steps:
             result = iteration.a2c(*self._vectors, steps, **self._settings(ent_coef))

@@ -95,9 +95,10 @@ def make_encoder_spec(
 ) -> EncoderSpec:
     """Choose the encoder that `algo` needs for the observations of the environment `name`.
 
-    `is_shared` is the setting whether actor and critic share one encoder. `ConfigError` if encoder options
-    are set and there is no image, if an image is too small for the configured network, if its channels could
-    be the first dimension or the last, and if `encoder_features` is set for a network without that layer.
+    `is_shared` is the setting whether actor and critic share one encoder. Raises `ConfigError` if encoder
+    options are set and there is no image, if an image is too small for the configured network, if its
+    channels could be the first dimension or the last, and if `encoder_features` is set for a network without
+    that layer.
     """
     if not codec.images:
         _require_no_encoder_options(algo, codec, name, is_shared)

@@ -365,7 +365,7 @@ def require_env(recorded: Any, env: str, name: str) -> None:
     is_known = isinstance(recorded, str) and not recorded.startswith("<")
     if not is_known or env == NO_ENV or env.startswith("<"):
         return
-    if recorded.rpartition(":")[2] != env.rpartition(":")[2]:  # without the module to import first
+    if recorded.rpartition(":")[2] != env.rpartition(":")[2]:  # the ids without the module before the colon
         raise ConfigError(
             f"{name} is from env={recorded}, the run's environment is {env}; set env={recorded}, or, in "
             "Python, leave the environment out and give obs_dim, act_dim and continuous"

@@ -77,10 +77,10 @@ def build_on_policy_run(
 ) -> RunComponents:
     """Build the components of a run that learns from rollouts of `algo.n_steps` steps.
 
-    The policy is the user's or the one that `config` describes. `minibatch` is the number of rows per
+    The policy is the user's or the one that `config` describes. `minibatch_size` is the number of rows per
     gradient step on the shuffled rollout; with `None` a step uses all rows, and they are not copied.
-    `orders` is the number of permutations of all rows that are in memory at the same time. `native_factory`
-    makes a native learner instead of the one in torch, if the backend is native.
+    `n_orders` is the number of permutations of all rows that are in memory at the same time.
+    `native_factory` makes a native learner instead of the one in torch, if the backend is native.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     if native_factory is None and algo.backend == NATIVE:
@@ -198,7 +198,7 @@ def _build_native_policy(
     encoder_spec: EncoderSpec,
     sizes: ActorCriticSizes,
 ) -> NativePolicy:
-    """Build the configured policy in Rust; `ConfigError` if the native engine does not support it."""
+    """Build the configured policy in Rust; raise `ConfigError` if the native engine does not support it."""
     algo, actions, mask_dim = cast(OnPolicyConfig, config.algo), env.actions, env.observations.mask_dim
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 
@@ -261,9 +261,10 @@ def rollout_bytes(
     """Estimate the bytes that one rollout and its update need, without parameters and environments.
 
     It counts the arena, the hidden layers while the rollout's rows are scored, and the update. The update
-    needs a shuffled copy of the rollout (with `minibatch`) and, for the rows of one gradient step, the saved
-    activations of the hidden layers of actor and critic (`widths`; empty for a user's policy, whose layers
-    are unknown), the gradients of the widest layer, and the activations of the encoders (`encoder_cost`).
+    needs a shuffled copy of the rollout (with `minibatch_size`) and, for the rows of one gradient step, the
+    saved activations of the hidden layers of actor and critic (`widths`; empty for a user's policy, whose
+    layers are unknown), the gradients of the widest layer, and the activations of the encoders
+    (`encoder_cost`).
     All but the arena is in device memory, which counts only if the device is the CPU.
     """
     actions, observations = env.actions, env.observations
@@ -304,5 +305,5 @@ def get_collector(algorithm: Algorithm) -> RolloutCollector:
 
 
 def update_label(index: int, n_rows: int, clock: Clock) -> str:
-    """Return how messages name the update on rollout number `index`, which has `rows` rows."""
+    """Return how messages name the update on rollout number `index`, which has `n_rows` rows."""
     return f"update of rollout {index} (env_steps {clock.env_steps + n_rows})"

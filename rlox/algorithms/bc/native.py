@@ -59,7 +59,7 @@ class NativeBCLearner(NativeLearner):
 def build_native_bc(
     config: RunConfig, context: BuildContext, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> tuple[NativeBCPolicy, NativeBCLearner]:
-    """Build BC's policy and learner; `NativeUnsupportedError` for networks that need torch."""
+    """Build BC's policy and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(BCConfig, config.algo)
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 

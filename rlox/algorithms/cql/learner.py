@@ -63,7 +63,7 @@ class CQLLearner(SACLearner):
         self._penalty_noise = penalty_noise
         self.weight = make_penalty_weight(config, self.critic_optimizer.vector)
         self._parts = {**self._parts, "weight": self.weight}
-        self._penalties: list[Tensor] = []  # of the present update
+        self._penalties: list[Tensor] = []  # one of each step of the present update
 
     def _apply_schedules(self, clock: Clock) -> None:
         """Set the learning rates; the actor's is `actor_learning_rate`."""
@@ -99,8 +99,8 @@ class CQLLearner(SACLearner):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Step the critics on sum_i E[(Q_i - y)^2] + w penalty_i, without entropy in y.
 
-        Squared errors have no factor 1/2. The authors' code has none either, and their penalty weights are
-        meant for it.
+        Squared errors have no factor 1/2. The authors' code has none either, and their penalty weights were
+        chosen for errors without it.
         """
         policy, like = self.policy, self.critic_optimizer.vector
         next_obs = cast_obs(batch.next_obs[i], like)

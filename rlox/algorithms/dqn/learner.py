@@ -87,7 +87,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
         return torch.stack([loss, value_distribution.values(chosen_outputs).mean(), norm]), errors
 
     def _next_outputs(self, next_obs: Tensor, number: int) -> Tensor:
-        """Return the target network's outputs for its best action, or in double DQN the online network's."""
+        """Return the target network's outputs for its best action; in double DQN the online one chooses."""
         outputs = self.target.outputs(next_obs, self.noise("noise-target", number))
         if self.config.double_dqn:
             values = self.policy(next_obs, self.noise("noise-choice", number))

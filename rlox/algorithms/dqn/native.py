@@ -73,7 +73,7 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
 def build_native(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, sizes: QSizes
 ) -> OffPolicyComponents:
-    """Build policy, exploration and learner; `NativeUnsupportedError` for networks that need torch."""
+    """Build policy, exploration and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(DQNConfig, config.algo)
     is_masked = env.observations.mask_dim > 0
     require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None, is_masked)

@@ -1,4 +1,4 @@
-"""IQL (Kostrikov et al. 2022, arXiv:2110.06169): values and cloning, from the dataset's actions only."""
+"""IQL (Kostrikov et al. 2022, arXiv:2110.06169): learns values and a policy from a dataset's actions only."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def build_native_iql(
     actions: ActionCodec,
     sizes: ContinuousSizes,
 ) -> tuple[NativeIQLPolicy, NativeIQLLearner]:
-    """Build IQL's policy and learner; `NativeUnsupportedError` for networks that need torch."""
+    """Build IQL's policy and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(IQLConfig, config.algo)
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 

@@ -106,7 +106,7 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
         return torch.from_numpy(self._minibatch_order(index, epoch, count))
 
     def _run_epoch(self, batch: Rollout, epoch: int, step_metrics: list[Tensor]) -> tuple[int, bool]:
-        """Run one epoch, append metrics to `steps`, and return its row count and whether it was completed.
+        """Run one epoch, append to `step_metrics`, and return its row count and whether it was completed.
 
         The shuffled copy of the rollout is freed at the end of the epoch, before the next one makes its own.
         """

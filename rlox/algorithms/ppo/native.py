@@ -58,7 +58,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         return self._build_update(result, rollout_explained_variance(batch))
 
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, n_rows: int) -> FusedUpdate:
-        """Collect rollout number `index`, of `rows` rows, and learn from it; bit for bit like `update`."""
+        """Collect rollout number `index`, of `n_rows` rows, and learn from it; bit for bit like `update`."""
         self._apply_schedules(clock)
         order = self._minibatch_orders(index, n_rows)
         with label_errors(update_label(index, n_rows, clock)), adam_vectors(self.optimizer) as adam:
@@ -66,7 +66,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         return FusedUpdate(self._build_update(result, result["explained_variance"]), result["seconds"])
 
     def _minibatch_orders(self, index: int, n_rows: int) -> NDArray[np.int64]:
-        """Return the row order of each epoch over rollout number `index`, `[n_epochs, rows]`."""
+        """Return the row order of each epoch over rollout number `index`, `[n_epochs, n_rows]`."""
         order = partial(self._minibatch_order, index, count=n_rows)
         return np.stack([order(epoch) for epoch in range(self.config.n_epochs)])
 

@@ -71,7 +71,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
     def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
-        """Take one step for each batch; the first one is batch `number` of the run."""
+        """Take one step for each batch; the first one is update number `first_update` of the run."""
         update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), METRIC_NAMES, label)
         for optimizer in (self.actor_optimizer, self.critic_optimizer):
             require_finite_parameters(self.policy, optimizer.vector, label)

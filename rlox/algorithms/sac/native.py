@@ -137,7 +137,7 @@ def build_native(
     actions: UnitCodec,
     sizes: ContinuousSizes,
 ) -> OffPolicyComponents:
-    """Build policy, exploration and learner; `NativeUnsupportedError` for networks that need torch."""
+    """Build policy, exploration and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(SACConfig, config.algo)
     require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None)
 

@@ -55,7 +55,7 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
 
     def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
-        """Take one step for each batch; the first one is batch `number` of the run."""
+        """Take one step for each batch; the first one is update number `first_update` of the run."""
         update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), METRIC_NAMES, label)
         if self._actor_losses:
             table = torch.stack(self._actor_losses).unsqueeze(-1)
@@ -99,7 +99,7 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
     def _target_q(self, batch: Transitions, i: int, update: int) -> Tensor:
         """Return the TD targets R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), `[B]`.
 
-        Fujimoto et al. 2018, eq. 14 and algorithm 1. A bar marks a target network.
+        See Fujimoto et al. 2018, eq. 14 and algorithm 1. A bar marks a target network.
         """
         config, like = self.config, self.critic_optimizer.vector
         next_obs = cast_obs(batch.next_obs[i], like)

@@ -33,7 +33,7 @@ def build_native_td3_bc(
     actions: ActionCodec,
     sizes: ContinuousSizes,
 ) -> tuple[NativeDeterministicPolicy, NativeTD3BCLearner]:
-    """Build TD3+BC's policy and learner; `NativeUnsupportedError` for networks that need torch."""
+    """Build TD3+BC's policy and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(TD3BCConfig, config.algo)
     require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
 

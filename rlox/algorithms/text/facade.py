@@ -139,7 +139,7 @@ class TextAlgorithm(Algorithm):
         functions = as_reward_functions(reward_fn)
         files = _file_paths(overrides)
         overrides = {name: value for name, value in overrides.items() if name not in FILE_ARGUMENTS}
-        if isinstance(model, str | PathLike):  # present path of its folder
+        if isinstance(model, str | PathLike):  # the present path of the model's folder
             files, model = {**files, "model": fspath(model)}, None
         text_objects = TextRuntimeObjects(
             model, ref_model, functions, preference_fn, server=server, files=files
@@ -250,7 +250,7 @@ class TextAlgorithm(Algorithm):
         counts_toward_total: bool = True,
         progress: bool = False,
     ) -> dict[str, float]:
-        """Learn from `prompts` prompts, in batches from `make_batch`.
+        """Learn from `n_prompts` prompts, in batches from `make_batch`.
 
         With `counts_toward_total`, schedules extend over the run's total; else they end with this call.
         """
@@ -274,7 +274,7 @@ class TextAlgorithm(Algorithm):
         return {name: float(value) for name, value in self.summary().items()}
 
 
-# `loss/total`, which includes the penalty, replaces `loss/policy` where there is one.
+# Of a run with both losses, `loss` is `loss/total`, which includes the penalty.
 SHORT_METRIC_NAMES = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": "kl"}
 
 
@@ -351,7 +351,7 @@ def _is_builtin_class(cls: type[Any]) -> bool:
 
 
 def _file_paths(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the paths among `options`; `ConfigError` if a value is not a path."""
+    """Return the paths among `options`; raise `ConfigError` if a value is not a path."""
     paths = {name: options[name] for name in FILE_ARGUMENTS if options.get(name) is not None}
     for name, value in paths.items():
         if not isinstance(value, str | PathLike):
@@ -360,7 +360,7 @@ def _file_paths(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_reward_functions(reward_fn: RewardArgument) -> tuple[RewardFunction, ...]:
-    """Return the reward functions as a tuple; `ConfigError` if one is not callable."""
+    """Return the reward functions as a tuple; raise `ConfigError` if one is not callable."""
     if reward_fn is None:
         return ()
     functions = (

@@ -38,7 +38,10 @@ def is_new_model(config: RunConfig, objects: TextRuntimeObjects) -> bool:
 
 
 def make_codec(config: RunConfig, task: Task | None, model: nn.Module | None, has_size: bool) -> Codec | None:
-    """Return the configured tokenizer, else the model's, else the task's codec, bytes or None."""
+    """Return the configured tokenizer, else the model's, else the task's codec, bytes or None.
+
+    `has_size`: a checkpoint gives the size of the model, so the model's folder is not needed.
+    """
     has_model_folder = model is None and config.model not in (None, TINY)
     needs_tokenizer = config.dataset is not None and config.tokenizer is None  # from the model folder
     if has_model_folder and (needs_tokenizer or not has_size) and not is_model(Path(str(config.model))):
@@ -82,7 +85,7 @@ def make_prompts(
     algo = cast(TextAlgorithmConfig, config.algo)
     assistant_only = isinstance(algo, SFTConfig) and algo.assistant_only_loss
     if assistant_only and config.dataset is None:
-        raise ConfigError(f"{SETTING} needs conversations in a file: set dataset, or leave it out")
+        raise ConfigError(f"{SETTING} needs conversations in a file: set dataset, or leave that setting out")
     if task is not None:
         return TaskPrompts(task, config.seed, codec)
     if config.dataset is None or codec is None:
@@ -133,7 +136,7 @@ def _warn_of_double_bos(dataset: TextDataset, codec: Codec, place: str) -> None:
 
 
 def _warn_of_equal_pairs(dataset: TextDataset, place: str) -> None:
-    """Warn of pairs with equal answers, whose gradients cancel; `ConfigError` if all pairs are equal."""
+    """Warn of pairs with equal answers, whose gradients cancel; raise `ConfigError` if all are equal."""
     pairs = [(row.line, row.prompt.answer_ids, row.prompt.rejected_ids) for row in dataset.rows]
     equal_lines = [n for n, a, b in pairs if a is not None and b is not None and torch.equal(a, b)]
     description = f"chosen and rejected are the same tokens in {len(equal_lines)} of {len(pairs)} rows"
@@ -142,7 +145,7 @@ def _warn_of_equal_pairs(dataset: TextDataset, place: str) -> None:
     if equal_lines:
         warnings.warn(
             f"{place}: {description} (the first is line {equal_lines[0]}): nothing is learned from these, "
-            "and none counts as right; remove them",
+            "and the accuracy counts each of them as wrong; remove them",
             UserWarning,
             stacklevel=2,
         )

@@ -39,7 +39,7 @@ class PartialLoss(NamedTuple):
 
     loss: Tensor  # a scalar with gradient
     metrics: tuple[Tensor, ...] = ()  # reported with the loss
-    weight: float = 1.0  # share of this loss in that of all rows of all processes
+    weight: float = 1.0  # share of this loss in the loss of all rows of all processes
     metric_weights: Sequence[float] | None = None  # share of each metric; None: `weight`
 
 
@@ -136,13 +136,13 @@ class TextLearner(PolicyLearner[nn.Module]):
         return torch.cat(log_probs)
 
     def log_probs(self, answers: CompletionBatch, temperature: float = 1.0, overwrite: bool = True) -> Tensor:
-        """Return the model's log-probabilities, `[B, T]`; `overwrite`: their gradient can be taken once."""
+        """Return the model's log-probabilities, `[B, T]`; `overwrite`: the gradient can be taken once."""
         return self.text.model.completion_log_probs(
             answers.prompts, answers.tokens, answers.mask, temperature, overwrite
         )
 
     def accumulate_and_step(self, partial_loss: Callable[[slice], PartialLoss], n_rows: int) -> Tensor:
-        """Take an optimizer step on `rows` rows and return the row of metrics.
+        """Take an optimizer step on `n_rows` rows and return the row of metrics.
 
         `partial_loss` computes the loss of a slice of the rows. It is called `algo.accumulate` times and the
         gradients are summed, so the step equals that of all rows at once, up to rounding.
@@ -164,7 +164,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         return self._step_all_reduced(row)
 
     def row_slices(self, n_rows: int) -> list[slice]:
-        """Split `rows` rows into `algo.accumulate` slices, fewer if some would be empty."""
+        """Split `n_rows` rows into `algo.accumulate` slices, fewer if some would be empty."""
         bounds = np.linspace(0, n_rows, min(self._config.accumulate, n_rows) + 1).astype(int).tolist()
         return [slice(start, end) for start, end in pairwise(bounds)]
 
@@ -212,7 +212,7 @@ class TextLearner(PolicyLearner[nn.Module]):
         n_prompts: int,
         extra_metrics: Mapping[str, float] | None = None,
     ) -> Update:
-        """Build the update for `prompts` prompts; `rows` is empty if the batch has nothing to learn."""
+        """Build the update for `n_prompts` prompts; `rows` is empty if the batch has nothing to learn."""
         metrics = {"train/learning_rate": self.optimizer.lr, **(extra_metrics or {})}
         self.group.require_same(self.optimizer.vector, "the trainable weights")
         if rows:

@@ -20,7 +20,7 @@ MAX_CHOICES = 24  # with more choices, only some are tried
 
 
 def check_choices(subject: Subject, driver: EnvDriver) -> None:
-    """Take the first step of an episode with each of these actions; a refusal ends the check."""
+    """Try choices, or the bounds of a Box, as first actions of episodes; a refusal ends the check."""
     _locate_mask(subject, driver)
     if not isinstance(subject.action_space, spaces.Discrete) and subject.mask_location.source == "none":
         driver.step(subject.actions(1)[0])

@@ -51,7 +51,7 @@ def _check_leaks(subject: Subject) -> None:
     for _ in range(ROUNDS):
         _use_once(subject)
     if _increases(before, _resource_counts()):
-        gc.collect()  # only if needed, as it is slow: objects in reference cycles are not left behind
+        gc.collect()  # only if needed, as it is slow; what reference cycles hold is no leak
     increases = _increases(before, _resource_counts())
     for resource, code, remedy in (
         ("processes", "leaves-processes", "terminate and join them in close()"),
@@ -90,7 +90,7 @@ def _child_count() -> int:
         return python_children
     count = 0
     for each in lists:
-        with suppress(OSError):  # of a thread that has ended since
+        with suppress(OSError):  # raised for a thread that has ended since
             count += sum(map(_is_running, each.read_text().split()))
     return count
 

@@ -115,7 +115,7 @@ def _check_box(report: Report, box: spaces.Box, label: str) -> None:
         )
     elif (low != -high).any():
         at = int(np.flatnonzero(low != -high)[0])
-        is_whole = label == ACTIONS_LABEL  # no wrapper scales a part of another space
+        is_whole = label == ACTIONS_LABEL  # rescale_action cannot scale only a part
         remedy = "set env.wrappers=[rescale_action], or scale it" if is_whole else "scale it"
         report.warning(
             "actions-uneven",

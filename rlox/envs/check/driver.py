@@ -41,7 +41,7 @@ def flag_message(label: str, name: str, flag: Any) -> str:
 
 
 class TraceStep(NamedTuple):
-    """One entry of a trace, copied; the entry of a reset has no reward."""
+    """The copied result of one call in a trace (`record_trace`); a reset has no reward and no flags."""
 
     label: str
     episode: int
@@ -187,8 +187,8 @@ def record_trace(
 ) -> list[TraceStep]:
     """Record the results of `actions` over some episodes; only the first one is reset with `seed`.
 
-    `before_step` is called before each step. With `overwrites`, each action array is overwritten after its
-    step.
+    `before_step` is called before each step. With `overwrites`, the array of action i is overwritten with
+    `overwrites[i]` after its step.
     """
     driver.episode = 0
     observation, info = driver.reset(seed)

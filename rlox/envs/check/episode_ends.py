@@ -21,7 +21,7 @@ class EpisodeEnd:
     length: int
     terminated: bool
     truncated: bool
-    ends_at_first_obs: bool  # its last observation equals its first, and others did not
+    ends_at_first_obs: bool  # whether its last observation equals its first, and one between differs
 
 
 class EpisodeEndCheck:

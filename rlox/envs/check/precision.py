@@ -13,12 +13,12 @@ from rlox.envs.check.values import Mismatch
 
 __all__ = ["PrecisionCheck"]
 
-CONSTANT_TOLERANCE = 1e-12  # of the largest number: a column that varies by less is constant up to rounding
-LOSS_TOLERANCE = 1e-3  # of a column's range: smaller differences do not count as a loss
+CONSTANT_TOLERANCE = 1e-12  # relative to the largest number: a column that varies by less counts as constant
+LOSS_TOLERANCE = 1e-3  # relative to a column's range: smaller differences do not count as a loss
 
 
 class PrecisionCheck:
-    """Compares each number with the last, the lowest and the highest one of its column."""
+    """Compares each number with the last, the lowest and the highest one at its position (its column)."""
 
     def __init__(self) -> None:
         self._columns_by_part: dict[str, _ColumnStats] = {}

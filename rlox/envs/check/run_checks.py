@@ -67,7 +67,7 @@ def check_env(
     source : an id, an environment (copies of it are played) or a callable that makes one
     steps : random steps in which every value is checked; other checks take some hundred more
     seed : seed of the actions and of the resets
-    kwargs : arguments of the environment, with an id
+    kwargs : arguments of the environment; only if `source` is an id
     limits : thresholds above which numbers are reported
 
     The environment runs in this process, so one that hangs blocks the caller; `rlox check` instead

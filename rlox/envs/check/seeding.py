@@ -17,7 +17,7 @@ __all__ = ["check_seeding", "first_difference"]
 
 MAX_SEED = SEED_LIMIT - 1  # highest seed of a run
 SEED_TRIES = 8
-UNFINISHED_STEPS = 7  # steps of the unfinished episode
+UNFINISHED_STEPS = 7  # steps of an episode that is left unfinished before the last trace
 
 
 def check_seeding(subject: Subject, driver: EnvDriver) -> list[TraceStep] | None:

@@ -68,7 +68,7 @@ def check_sharing(subject: Subject, reference: Sequence[TraceStep]) -> None:
                 "self.last = action.copy()",
             )
     close_quietly(driver.env)
-    if not subject.report.has("numpy-random", "python-random"):  # all copies share those
+    if not subject.report.has("numpy-random", "python-random"):  # all copies share the global generators
         _check_beside_copy(subject, reference, seed, actions)
 
 

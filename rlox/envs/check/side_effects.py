@@ -19,7 +19,7 @@ from rlox.envs.check.values import is_equal, short_repr
 
 __all__ = ["SideEffectMonitor", "restored_globals", "seed_global_generators"]
 
-WATCHED_CALLS = 80  # number of watched calls: side effects that every call has show in these
+WATCHED_CALLS = 80  # number of watched calls; enough to find a side effect that every call has
 GLOBAL_SEED = 774_511  # seed of the global generators
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
@@ -79,8 +79,7 @@ class SideEffectMonitor:
             self._report.error(
                 "changes-signals",
                 f"{call} replaces the handler of {SIGNALS[index].name}, expected the handler unchanged: "
-                "a run "
-                "that this signal stops saves a checkpoint; clean up in close()",
+                "rlox's own saves a checkpoint when this signal stops a run; clean up in close()",
             )
         if before.numpy_errors != after.numpy_errors:
             self._report.warning(
@@ -123,7 +122,11 @@ class SideEffectMonitor:
 
 
 def seed_global_generators() -> None:
-    """Seed the global generators, so that drawing from them is not also reported as a missing seed."""
+    """Seed the global generators, before results that are compared later.
+
+    An environment that draws from them is then reported only for that (`SideEffectMonitor`), not also because
+    two resets with the same seed differ.
+    """
     random.seed(GLOBAL_SEED)
     np.random.seed(GLOBAL_SEED)  # noqa: NPY002
 

@@ -38,7 +38,7 @@ class Limits:
 
 
 def exceptions_of_env() -> tuple[type[BaseException], ...]:
-    """Return exceptions that only the environment raises; KeyboardInterrupt too if Ctrl-C is ignored here."""
+    """Return the exceptions that count as the environment's: KeyboardInterrupt only if Ctrl-C is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         return Exception, SystemExit, KeyboardInterrupt
     return Exception, SystemExit
@@ -64,16 +64,19 @@ class Subject:
     accepts_render_mode: bool = True  # whether the maker takes a render mode
     env_exceptions: tuple[type[BaseException], ...] = field(default_factory=exceptions_of_env)
     on_call: Callable[[str], None] = lambda call: None  # called before each call of the environment
-    is_shortened: bool = False  # set after a slow step or a large observation: few steps are enough
+    is_shortened: bool = False  # set for slow steps or large observations; then fewer steps are taken
     is_uncopyable: bool = False  # whether the instance cannot be copied
-    observation_space: Any = None  # as it was at first
+    observation_space: Any = None  # as it was before any step
     action_space: Any = None
     n_frames: int = 1  # stacked in an observation
     steps_done: int = 0
     episodes_done: int = 0
 
     def make(self, render_mode: str | None = None) -> Any:
-        """Make a new environment; a failure is reported and ends the check."""
+        """Make a new environment; a failure is reported and ends the check.
+
+        An instance that cannot be copied is returned itself.
+        """
         if self.is_uncopyable:
             return self.instance
         self.on_call("being made")

@@ -19,7 +19,7 @@ from rlox.importing import describe_error
 
 __all__ = ["check_in_subprocess"]
 
-START_SECONDS = 60.0  # seconds allowed for imports, whatever the limit for a step
+START_SECONDS = 60.0  # seconds allowed for imports; the limit for a call if that is longer
 OnFinding = Callable[[Finding], None]
 
 
@@ -28,7 +28,8 @@ def check_in_subprocess(
 ) -> CheckResult:
     """Check a configured environment in a subprocess; each call may take `config.step_timeout` seconds.
 
-    Its output goes to standard error. `ConfigError` if it cannot be made as configured.
+    The subprocess's output goes to standard error. `ConfigError` if the environment cannot be made as
+    configured.
     """
     context = multiprocessing.get_context("spawn")
     parent_end, child_end = context.Pipe()

@@ -1,4 +1,4 @@
-"""Check that a value is in its space, and how it differs if not."""
+"""Check that a value is in its space; if it is not, describe the difference."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from rlox.errors import ConfigError
 __all__ = ["AtariGame", "ale_arguments", "is_preprocessed_game", "resize_area", "training_reward_clip"]
 
 NOOP, FIRE = 0, 1  # action numbers, if the game has these actions
-# Arguments that the preprocessing sets, and the key for each.
+# Arguments that the preprocessing sets, and the key to set instead of each.
 _RESERVED = {
     "frameskip": "env.atari.frame_skip",
     "obs_type": "env.atari.preprocess=false",

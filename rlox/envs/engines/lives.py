@@ -23,7 +23,7 @@ class LifeTracker(Protocol):
         """Read the infos of a reset of all games."""
 
     def step(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which games continue if their episode ended, and which began now; `[n_envs]` each."""
+        """Tell which games continue if their episode ended, and which began in this step; `[n_envs]` each."""
 
 
 class EnvPoolLives:
@@ -66,7 +66,7 @@ class AleLives:
 
 
 def life_tracker_for(config: EnvConfig) -> LifeTracker | None:
-    """Return how to read lives from the engine of these games; `None` if a lost life ends no episode."""
+    """Make the reader of lives for the configured engine; `None` if a lost life ends no episode."""
     if not (is_ale(config.id) and config.atari.life_loss):
         return None
     return EnvPoolLives() if config.backend == "envpool" else AleLives()

@@ -43,7 +43,7 @@ class EngineMasks:
     def rows(
         self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8]:
-        """Return the masks after a call; copies whose `is_over` `[n_envs]` is true get ones, unread.
+        """Return the masks after a call; where `is_over` `[n_envs]` is true they are all ones and not read.
 
         `EnvError` names the copy whose mask is missing, has another shape or type, or allows nothing.
         """
@@ -65,7 +65,7 @@ class EngineMasks:
             container = infos if reader.source == "info" else observations
             if not has_mask[i]:
                 other_entries = {key: value for key, value in container.items() if key != reader.key}
-                reader.find_mask(other_entries, call, label)
+                reader.find_mask(other_entries, call, label)  # raises, as the key is left out
             rows[i] = reader.check_mask(self._mask_of(raw_masks, i), call, label)
         return rows
 

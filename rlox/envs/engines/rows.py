@@ -78,5 +78,5 @@ def select_info(infos: Mapping[str, Any], i: int, n_envs: int) -> dict[str, Any]
 
 
 def _has_rows(value: Any) -> bool:
-    """Tell whether it has a length: a list may have rows of different lengths, which no array can hold."""
+    """Tell whether a value has rows; those of a list or tuple may differ in length."""
     return value.ndim > 0 if isinstance(value, np.ndarray) else isinstance(value, list | tuple)

@@ -1,4 +1,7 @@
-"""Errors for settings that wrap single environments, which engines do not support; they name the preset."""
+"""Errors for settings that wrap single environments, which engines do not support.
+
+An error can name the preset that the settings came from.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def name_preset_in_errors(preset: str | None, remedy: str, keys: Container[str])
 
 
 def require_engine_settings(config: EnvConfig, source: Any) -> None:
-    """Raise `ConfigError` for settings that need single environments."""
+    """Raise `ConfigError` for settings that an engine does not support."""
     is_builtin = config.backend in ("envpool", "ale") and source is None
     single_env_keys = (
         [*_SINGLE_ENV_KEYS]

@@ -1,4 +1,4 @@
-"""Saving and restoring environments of MuJoCo and ALE, with state outside Python, and some of MiniGrid.
+"""Saving and restoring environments of MuJoCo and ALE, whose state is outside Python, and some of MiniGrid.
 
 Each state is a tree of numbers, text and arrays, as in checkpoints. The random generator and the wrappers of
 an environment are saved separately (`rlox.envs.snapshot`).
@@ -103,7 +103,7 @@ _GOALS = ("goal", "goal_pos", "cylinder_pos")
 
 
 def _computed_names(env: Any) -> list[str]:
-    """List the float arrays whose size depends on the model; contacts are recomputed by every step."""
+    """List the float arrays whose size depends only on the model; every step recomputes the contacts."""
     names = (name for name in dir(env.data) if not name.startswith(("_", "efc_", "iefc_")))
     return [name for name in names if _is_float_array(getattr(env.data, name))]
 

@@ -88,7 +88,7 @@ class VectorEngine(EnvOwner):
         self._lives = lives
         self._returns = np.zeros(self.n_envs, np.float64)  # of the current episodes
         self._no_flags = np.zeros(self.n_envs, np.bool_)
-        self._was_done = np.zeros(self.n_envs, np.bool_)  # whose episode ended in the last step
+        self._was_done = np.zeros(self.n_envs, np.bool_)  # environments whose episode ended in the last step
 
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
@@ -202,7 +202,7 @@ class VectorEngine(EnvOwner):
     def _read_masks(
         self, observations: Any, infos: Mapping[str, Any], is_over: NDArray[np.bool_], call: str
     ) -> NDArray[np.int8] | None:
-        """Return the masks after a call `[n_envs, size]`, or `None`; those where `is_over` are not read."""
+        """Return the masks after a call `[n_envs, size]`, or `None`; where `is_over` is true none is read."""
         return None if self._masks is None else self._masks.rows(observations, infos, is_over, call)
 
     def _encode_final_obs(
@@ -245,7 +245,7 @@ class VectorEngine(EnvOwner):
             ) from error
 
     def _game_flags(self, infos: Mapping[str, Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which games continue if their episode ended, and whose step only began an episode."""
+        """Return which games continue if their episode ended, and which environments only began one."""
         if self._lives is None:
             return self._no_flags, self._was_done
         game_continues, is_first_step = self._lives.step(infos)

@@ -22,11 +22,11 @@ log = logging.getLogger("rlox.envs")
 
 
 class SupervisedEvalEnvs:
-    """Slots for evaluation episodes, each an environment in a worker process, several per process.
+    """Slots for evaluation episodes; each is an environment in a worker process, which may have several.
 
     If an environment raises, dies or does not answer within `step_timeout` seconds, its episode restarts from
-    its seed, in another process if its own is dead. An episode that is lost more than `max_restarts` times is
-    an error.
+    its seed, in another process if its own is dead. An episode that is lost more than `max_restarts` times
+    raises an error.
     """
 
     def __init__(

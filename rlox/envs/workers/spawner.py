@@ -73,7 +73,7 @@ class WorkerSpawner:
 
     def close(self) -> None:
         """End all processes; workers that still respond close their environments."""
-        if os.getpid() != self._pid:  # this process is a fork, and not their parent
+        if os.getpid() != self._pid:  # a fork of the run's process: the workers are not its own
             return
         for wire in self._wires.values():
             with suppress(PeerClosed):

@@ -202,7 +202,8 @@ def request_tracebacks(pids: Sequence[int]) -> None:
 def _is_writing_traceback(pid: int) -> bool:
     """Tell whether `TRACEBACK_SIGNAL` is still pending for a process, or its handler still runs.
 
-    A stopped process does not handle signals. Without /proc (macOS) the answer is True.
+    The answer is False for a stopped process, which does not handle signals. Without /proc (macOS) it is
+    True.
     """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -216,10 +217,10 @@ def _is_writing_traceback(pid: int) -> bool:
 
 
 def _kill_strays(owner: int | None = None) -> None:
-    """Kill what an ended worker left outside its process group: these processes are children of this one.
+    """Kill the processes that the worker of pid `owner` left outside its group; this process adopted them.
 
-    Without an `owner`, kill what all workers left. Systems that do not list children do not hand over orphans
-    either.
+    Without an `owner`, kill what all workers left. Systems that list no children do not hand over
+    orphans either.
     """
     marker = None if owner is None else f"{WORKER_VARIABLE}={owner}".encode()
     while True:

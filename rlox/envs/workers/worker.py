@@ -38,7 +38,7 @@ Saved = Mapping[str, Any]
 def worker_main(
     wire: Wire, memory_fd: int, traceback_fd: int, setup: WorkerSetup, worker: int, key: int
 ) -> None:
-    """Serve requests until the other end closes; `notes_fd` is a file for tracebacks of crashes and hangs.
+    """Serve requests until the other end closes; `traceback_fd` gets tracebacks of crashes and hangs.
 
     `key` seeds the global generators, which would otherwise be the same in all forks of a process. The
     environments are seeded by their resets.
@@ -47,7 +47,7 @@ def worker_main(
     faulthandler.register(TRACEBACK_SIGNAL, traceback_fd, all_threads=True)
     set_num_threads(1)  # one CPU per worker
     random.seed(key)
-    np.random.seed(key % 2**32)  # noqa: NPY002 environments of old draw from it
+    np.random.seed(key % 2**32)  # noqa: NPY002 old environments draw from it
     env_worker = _EnvWorker(wire, memory_fd, setup, worker)
     with suppress(PeerClosed):
         env_worker.work()

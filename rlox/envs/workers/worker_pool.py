@@ -78,8 +78,8 @@ class EnvWorkerPool:
     def recreate(self, seeds: Mapping[int, int]) -> tuple[list[Failure], dict[int, StepReply | Failure]]:
         """Replace failed environments, in new processes if theirs are dead, and begin episodes.
 
-        Returns the failures of making them, and the replies to the resets of the others. Both requests are
-        sent at once.
+        Returns the failures of making them, and the replies to the resets of the others. The request to reset
+        is sent together with the request to make.
         """
         requests: dict[int, Any] = {}
         for i, seed in seeds.items():
@@ -162,7 +162,7 @@ class EnvWorkerPool:
     ) -> dict[int, Any]:
         """Receive the next reply of each worker: an object, or a `Failure` for a dead or late worker.
 
-        Workers that only confirm a step are left out. Without a `deadline`, they have `seconds` from now.
+        Workers that only confirm a step are left out. Without a `deadline`, all have `seconds` from now on.
         """
         deadline = time.monotonic() + seconds if deadline is None else deadline
         replies: dict[int, Any] = {}

@@ -14,7 +14,7 @@ from rlox.extras import install_command
 __all__ = ["Channel"]
 
 RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # statuses of errors that may be temporary
-MAX_ERROR_TEXT = 300  # characters of a server's reply in an error
+MAX_ERROR_TEXT = 300  # maximum number of characters of a server's reply in an error
 
 
 class Channel:

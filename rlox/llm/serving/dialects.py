@@ -1,7 +1,7 @@
 """Request formats of generation servers: token ids in, token ids and log-probabilities out.
 
-vLLM's `/v1/completions` (0.32, with `--logprobs-mode processed_logprobs`), SGLang's `/generate`, and
-text-generation-inference's `/generate`, which accepts only text.
+The formats are those of vLLM's `/v1/completions` (0.32, with `--logprobs-mode processed_logprobs`), of
+SGLang's `/generate`, and of text-generation-inference's `/generate`, which accepts only text.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class GenerationServer:
         prompts : token ids `[P]` each
         n : completions per prompt
         sampling : temperature, EOS and length; filters (`top_k`, `top_p`, `min_p`) are rejected, because
-            servers then return log-probabilities among the filtered tokens only
+            servers then return log-probabilities among the remaining tokens only
         seeds : one seed per prompt
         """
         if (sampling.top_k, sampling.top_p, sampling.min_p) != (None, None, None):
@@ -119,7 +119,7 @@ class GenerationServer:
         self.version = version
 
     def check(self, model: TextModel, prompt: Tensor, sampling: Sampling) -> float:
-        """Return the largest difference of a log-probability from `model`'s; an error above `tolerance`."""
+        """Return the largest log-probability difference from `model`; `GenerationError` above `tolerance`."""
         sampling = replace(sampling, max_new_tokens=min(sampling.max_new_tokens, 16))
         return self.compare(model, [prompt], self.generate([prompt], 1, sampling, [0]), sampling)
 
@@ -130,7 +130,7 @@ class GenerationServer:
         generated_tokens: GeneratedTokens,
         sampling: Sampling,
     ) -> float:
-        """As `check`, for the first of `generated_tokens`, one completion of each of `prompts`."""
+        """As `check`, with the first `len(prompts)` rows of `generated_tokens`, one for each prompt."""
         rows = len(prompts)
         batch = (
             [prompt.cpu() for prompt in prompts],

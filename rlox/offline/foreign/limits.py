@@ -25,7 +25,7 @@ class DamagedFileError(CheckpointError):
 
 
 def require_column(name: str, dtype: np.dtype[Any], shape: tuple[int, ...], stored_bytes: int) -> None:
-    """Raise `DamagedFileError` unless a column is numeric and its size is plausible for `stored` bytes."""
+    """Raise `DamagedFileError` unless a column is numeric and its size fits `stored_bytes`."""
     if dtype.hasobject or dtype.kind not in NUMBER_KINDS or dtype.itemsize > 8:
         raise DamagedFileError(f"{name} is {dtype}, expected numbers; pickled objects are not read")
     if not 1 <= len(shape) <= 5 or min(shape) < 0:

@@ -22,7 +22,7 @@ __all__ = ["READ_TIMEOUT", "read_in_subprocess"]
 
 READ_TIMEOUT = 120.0  # seconds without a byte, after which a reader counts as stuck
 MAX_FRAME_BYTES = 1 << 30  # maximum bytes of one array in a block
-MAX_STDERR_BYTES = 4096  # bytes of standard error that are kept, the last ones
+MAX_STDERR_BYTES = 4096  # how many of the last bytes of standard error are kept
 READER_COMMAND = (sys.executable, "-P", "-m", "rlox.offline.foreign.reader_process")
 
 
@@ -80,7 +80,7 @@ class _ReaderPipe:
             self._check_timeout(started)
 
     def _poll(self, fds: list[int]) -> bool:
-        """Wait up to 0.5 s; return whether one of `fds` is readable. Standard error is read on the way."""
+        """Wait up to 0.5 s; return whether one of `fds` is readable. Standard error is read meanwhile."""
         ready = select.select([*fds, *[self._stderr_fd] * self._is_stderr_open], [], [], 0.5)[0]
         if self._stderr_fd in ready:
             chunk = os.read(self._stderr_fd, 1 << 16)

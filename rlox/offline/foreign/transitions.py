@@ -114,7 +114,7 @@ def _with_time_limit(
             step_numbers = np.arange(n) - starts + 1
             is_at_limit = step_numbers % time_limit == 0
             if "next_obs" in block and metadata.get(DERIVED_KEY):
-                # derived `next_obs`: at a termination the row's `obs`, else perhaps the next episode's first
+                # a derived `next_obs` is, at a termination, the row's `obs`; else perhaps of the next episode
                 block[UNKNOWN_NEXT_KEY] = is_at_limit & (block["terminated"] | ~block["truncated"])
             block["terminated"] = block["terminated"] & ~is_at_limit
             block["truncated"] = block["truncated"] | is_at_limit
@@ -123,7 +123,7 @@ def _with_time_limit(
 
 
 def _with_next_obs(blocks: Iterable[ColumnBlock]) -> Iterator[ColumnBlock]:
-    """Add `next_obs`; the last row of a block without it, or with `UNKNOWN_NEXT_KEY`, waits for more."""
+    """Add `next_obs`; where it is missing or unknown, the last row of a block waits for the next block."""
     last_row: ColumnBlock | None = None
     for block in blocks:
         if not len(block["rewards"]):

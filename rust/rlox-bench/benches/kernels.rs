@@ -10,16 +10,16 @@ fn main() -> Result<()> {
         let mut work = kernel.prepare()?;
         let mut group = criterion.benchmark_group(kernel.name);
         group.throughput(Throughput::Elements(kernel.elements as u64));
-        let mut failed = Ok(());
+        let mut outcome = Ok(());
         group.bench_function("run", |bencher| {
             bencher.iter(|| {
                 if let Err(error) = work() {
-                    failed = Err(error);
+                    outcome = Err(error);
                 }
             });
         });
         group.finish();
-        failed?;
+        outcome?;
     }
     criterion.final_summary();
     Ok(())

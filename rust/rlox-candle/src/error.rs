@@ -2,8 +2,8 @@
 
 use rlox_core::Error;
 
-/// Converts an error of Candle. It is a bug of this crate, which checks shapes before it makes
-/// tensors.
+/// Converts an error of Candle. Such an error is a bug of this crate, which checks shapes before it
+/// makes tensors.
 pub(crate) fn to_internal_error(error: candle_core::Error) -> Error {
     Error::internal(format!("Candle: {error}"))
 }

@@ -29,7 +29,8 @@ fn main() -> Result<()> {
     let n_ended = fill(&mut buffer)?;
     println!("{} transitions held of {}, {n_ended} episodes", n_stored(&buffer), N_ENVS * N_STEPS);
 
-    // The rewards of three steps, R = r + 0.99 r' + 0.99^2 r'', and the discount of the value after.
+    // The batch has R = r + 0.99 r' + 0.99^2 r'', the rewards of three steps, and the discount of the
+    // value after them.
     let n_step = NStep::new(3, 0.99)?;
     let mut batch = OwnedBatch::new(buffer.rows().schema(), BatchKind::WeightedNStep, BATCH_SIZE);
     for update in 0..3 {

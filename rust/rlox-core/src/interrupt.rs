@@ -178,7 +178,7 @@ where
 mod tests {
     use super::*;
 
-    /// Returns the result of a check that is due, for any state of the clock.
+    /// Returns the result of a check that asks the question, whenever it was asked last.
     fn check_when_due() -> Result<()> {
         LAST_ASKED.set(None);
         check()

@@ -10,8 +10,8 @@ use crate::{interrupt, threads};
 /// every CPU.
 const LANES: usize = 8;
 
-/// Number of vectors that are made orthogonal to earlier vectors together, so that the earlier ones
-/// are read once for all of them.
+/// Number of vectors of a panel. They are made orthogonal to the vectors of earlier panels together,
+/// so that the earlier vectors are read once for the whole panel.
 const PANEL: usize = 64;
 
 /// Number of vectors of a panel that one thread processes and that stay in its cache.

@@ -18,7 +18,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Returns parameters of these names and shapes, in any order, all 0.
+    /// Returns parameters of these names and shapes, all 0. The order of `arrays` has no effect.
     ///
     /// # Errors
     /// [`Error::Config`] for a duplicate or empty name, a dimension of 0, or more than 2^33

@@ -6,8 +6,8 @@ use crate::env::Actions;
 use crate::error::Result;
 use crate::seed::Stream;
 
-/// The input of a policy for N environments. The state of a policy with a memory would belong here
-/// too, since the collector owns and saves it.
+/// The input of a policy for N environments. If a policy had a memory, its state would belong here
+/// too, because the collector would own and save it.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyInput<'a> {
     /// o_t, `[n, obs_dim]`.

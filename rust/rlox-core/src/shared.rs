@@ -114,11 +114,11 @@ impl<B> Shared<B> {
         }
     }
 
-    /// Waits until no other thread does work in several steps.
+    /// Waits until no other thread does work in several steps, and returns the guard for such work.
     ///
     /// # Errors
     /// As [`Shared::read`].
-    pub(crate) fn lock_for_operation(&self) -> Result<MultiStepGuard<'_>> {
+    pub(crate) fn lock_multi_step(&self) -> Result<MultiStepGuard<'_>> {
         let lock = &self.multi_step_lock;
         let mark = Mark::new(Resource::MultiStepLock(Arc::clone(&lock.holder)))?;
         loop {

@@ -1,5 +1,5 @@
-//! Compares the storage of a replay buffer with a plain list: wrap-around, episodes, streams, and
-//! rows that are refused.
+//! Compares the storage of a replay buffer with a plain list: wrap-around, episodes, several
+//! environments, and rows that are refused.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
 mod common;
@@ -11,7 +11,8 @@ use rlox_core::buffer::{
     Transitions,
 };
 
-/// Checks that each of the `n` streams holds exactly its newest `capacity / n` steps.
+/// Checks that the buffer holds exactly the newest `capacity / n` steps of each of the `n`
+/// environments.
 fn check(buffer: &ReplayBuffer, pushed: &[Vec<Step>]) {
     let rings = buffer.rows().rings();
     let n = pushed.len();
@@ -64,24 +65,24 @@ fn every_environment_has_a_ring_of_its_own() {
     for n in [1, 7, 256] {
         let mut buffer = buffer(2, 5 * n + n / 2, n);
         assert_eq!(buffer.rows().rings().capacity(), 5 * n);
-        let streams: Vec<_> =
+        let env_steps: Vec<_> =
             (0..n).map(|env| episodes(13, env, 2, |t| ((t + env) % 4 == 0, t == env))).collect();
         for t in 0..13 {
-            let current_steps: Vec<Step> = streams.iter().map(|steps| steps[t].clone()).collect();
+            let current_steps: Vec<Step> = env_steps.iter().map(|steps| steps[t].clone()).collect();
             push(&mut buffer, EnvIndex::Each, &current_steps, true);
         }
-        check(&buffer, &streams);
+        check(&buffer, &env_steps);
     }
 }
 
 #[test]
 fn rows_addressed_to_environments_may_come_unevenly() {
     let ids = [2, 0, 2, 2, 1, 2, 0, 2, 2, 2, 2];
-    let streams: Vec<_> = (0..3).map(|env| episodes(11, env, 2, |t| (t == 3, false))).collect();
+    let env_steps: Vec<_> = (0..3).map(|env| episodes(11, env, 2, |t| (t == 3, false))).collect();
     let mut pushed = vec![Vec::new(); 3];
     let mut mixed = Vec::new();
     for id in ids {
-        let step = streams[id][pushed[id].len()].clone();
+        let step = env_steps[id][pushed[id].len()].clone();
         pushed[id].push(step.clone());
         mixed.push(step);
     }

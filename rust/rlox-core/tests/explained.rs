@@ -6,7 +6,7 @@ use rlox_core::stats::explained_variance;
 
 #[test]
 fn the_result_equals_the_number_computed_by_hand() {
-    // By hand: Var(R) = 1.25, Var(R - V) of (0, 1, 0, 1) = 0.25.
+    // By hand: Var(R) = 1.25; R - V is (0, 1, 0, 1), so Var(R - V) = 0.25.
     assert_eq!(explained_variance(&[1.0, 1.0, 3.0, 3.0], &[1.0, 2.0, 3.0, 4.0]), Ok(0.8));
     let returns = [0.1_f32, 7.5, -3.25];
     assert_eq!(explained_variance(&returns, &returns), Ok(1.0));

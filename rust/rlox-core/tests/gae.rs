@@ -26,7 +26,7 @@ fn draw_case(seed: u64, len: usize) -> Case {
     Case { rewards, values, next_values, terminated, truncated }
 }
 
-/// A_t = sum over k >= t of (gamma lambda)^(k - t) delta_k up to the first end at or after t.
+/// Returns A_t = sum over k >= t of (gamma lambda)^(k - t) delta_k, up to the first end at or after t.
 fn reference_advantages(case: &Case, gamma: f64, lam: f64) -> Vec<f64> {
     let len = case.rewards.len();
     let delta = |t: usize| {
@@ -225,8 +225,8 @@ fn compute_both_layouts<F: Float>(case: &Case, n: usize, bootstrap: bool) -> [Ve
     [transpose(&flat_advantages, n), transpose(&flat_returns, n), advantages, returns]
 }
 
-// The env-major kernel adds up blocks in float64, and the time-major one rows in the arrays'
-// precision. They round in different places, so the layouts agree to rounding and not to the bit.
+// The env-major kernel sums blocks in float64. The time-major kernel sums rows in the precision of the
+// arrays. The kernels round in different places, so their results do not agree to the bit.
 #[test]
 fn all_layouts_agree_up_to_rounding_in_both_precisions() {
     for (n, steps) in [(1, 1), (1, 5), (7, 40), (300, 500)] {
@@ -271,6 +271,7 @@ fn random_trajectories_of_every_length_equal_the_quadratic_definition() {
 
 #[test]
 fn a_long_trajectory_computed_in_pieces_equals_the_definition() {
+    // The kernel checks for an interruption after every piece of 65,536 steps.
     let mut long_case = draw_case(9, 3 * 65_536 + 7);
     assert_close(&trajectory(&long_case, 0.99, 0.95).0, &reference_advantages(&long_case, 0.99, 0.95), 1e-9);
     long_case.truncated.fill(false);

@@ -256,7 +256,7 @@ fn token_slices_that_do_not_fit_are_refused() {
     }
 }
 
-/// First-fit decreasing that tries every row in turn.
+/// Packs by first-fit decreasing; tries every row in turn.
 fn slow_first_fit(lengths: &[i64], max_len: usize) -> Vec<Place> {
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by_key(|&i| -lengths[i]);

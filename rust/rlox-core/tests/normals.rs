@@ -1,5 +1,5 @@
-//! Batches of normal numbers: the mapping from random words, the same numbers for any sizes of calls,
-//! and the distribution.
+//! Tests batches of normal numbers: the mapping from random words never changes, the numbers do not
+//! depend on the sizes of calls, and their distribution is normal.
 
 use rlox_core::seed::Stream;
 
@@ -11,7 +11,8 @@ fn draw_normals(stream: &mut Stream, n: usize) -> Vec<f64> {
 
 #[test]
 fn the_mapping_from_key_to_normal_numbers_never_changes() {
-    // From an independent implementation in Python: ChaCha8, FNV-1a, AS 241 and fdlibm's logarithm.
+    // The bits come from an independent implementation in Python of ChaCha8, FNV-1a, AS 241 and
+    // fdlibm's logarithm.
     let first_bits = |seed, name, index| {
         draw_normals(&mut Stream::new(seed, name, index), 6).into_iter().map(f64::to_bits).collect()
     };
@@ -101,7 +102,8 @@ fn float32_numbers_are_the_float64_ones_rounded() {
     assert_eq!(single, rounded);
 }
 
-/// P(Z < x) by the error function's series (Abramowitz and Stegun 7.1.6), to 1e-13 for |x| < 6.
+/// Returns P(Z < x) by the series of the error function (Abramowitz and Stegun 7.1.6), with an error
+/// below 1e-13 for |x| < 6.
 fn cumulative(x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (x, x, 1.0);
     while term.abs() > 1e-17 * sum.abs() {

@@ -1,6 +1,6 @@
 //! Compares a replay buffer of any columns with a naive list of rows, in random programs of calls. A
-//! program that fails is reduced to the calls that it needs. `RLOX_FULL=1` runs many more programs,
-//! which differ each time.
+//! program that fails is reduced to the calls without which it would not fail. `RLOX_FULL=1` runs many
+//! more programs, which differ each time.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 #![allow(clippy::cast_possible_truncation)]
 
@@ -17,6 +17,8 @@ mod scratch;
 use adapter::{Buffer, ObsColumn, RowEnvs, Step};
 use model::Model;
 
+/// A call of a program. The bool of a push says whether its rows have next observations. `Windows` has
+/// the batch size, n and gamma.
 #[derive(Debug, Clone)]
 enum Call {
     PushEach(Vec<Step>, bool),

@@ -48,7 +48,7 @@ impl Case {
         self.terminated[t] || self.truncated[t] || t + 1 == self.rewards.len()
     }
 
-    /// Computes eq. 7.1 term by term. Stops early at the end of an episode.
+    /// Computes eq. 7.1 of Sutton and Barto 2018 term by term. Stops early at the end of an episode.
     fn n_step_return(&self, start: usize, n: usize) -> f64 {
         let (mut total, mut weight) = (0.0, 1.0);
         for t in start..start + n {

@@ -1,5 +1,5 @@
-//! Rollouts of the example's policy and of scripted environments. Compares advantages with their
-//! definition, and episodes and their ends with the environment's records. Tests noise, resuming,
+//! Tests rollouts of the examples' linear policy and of scripted environments. Compares advantages with
+//! their definition, and episodes and their ends with the environment's records. Tests noise, resuming,
 //! refused arguments, and that the bits are the same on any number of threads.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::float_cmp, missing_docs)]
 
@@ -177,7 +177,8 @@ fn advantages_equal_the_quadratic_definition_over_random_ends() {
         for rollout in 0..3 {
             arena.collect(&mut envs, &LinearValuePolicy, 7, discount()).unwrap();
             let records = &envs.records[rollout * steps..];
-            // Row 0 continues the episode that runs at the start of this rollout.
+            // The definition assumes that episodes begin at row 0. This holds only in the first rollout,
+            // so later advantages are not compared.
             for env in 0..n {
                 for t in 0..steps {
                     let flat_index = t * n + env;

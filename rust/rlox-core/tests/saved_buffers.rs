@@ -190,15 +190,15 @@ fn another_layout_and_damage_are_refused_and_change_nothing() {
 
 #[test]
 fn an_earlier_save_stays_whole_whichever_disk_operation_fails() {
-    for is_permanent in [false, true] {
+    for is_persistent in [false, true] {
         for fail_at in 0.. {
-            let dir = folder(&format!("saved_buffers-faults-{is_permanent}"));
+            let dir = folder(&format!("saved_buffers-faults-{is_persistent}"));
             let mut left = buffer(40, 1);
             fill(&mut left, 0..60, 1);
             left.save(&dir, "last").unwrap();
             let mut early_copy = buffer(40, 1);
             early_copy.load(&dir, "last").unwrap();
-            let disk = FaultyFs::new(fail_at, is_permanent);
+            let disk = FaultyFs::new(fail_at, is_persistent);
             left.set_file_system(Arc::new(disk.clone()));
             fill(&mut left, 60..75, 1);
             let saved = left.save(&dir, "last");
@@ -208,7 +208,7 @@ fn an_earlier_save_stays_whole_whichever_disk_operation_fails() {
                 if saved.is_ok() || right.rows().rings().n_pushed() == 75 { &left } else { &early_copy },
                 &right,
             );
-            if saved.is_err() && !is_permanent {
+            if saved.is_err() && !is_persistent {
                 left.save(&dir, "last").unwrap();
                 right.load(&dir, "last").unwrap();
                 assert_same_samples(&left, &right);

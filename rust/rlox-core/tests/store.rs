@@ -300,10 +300,10 @@ fn run_saves(dir: &Path, disk: FaultyFs) -> Result<Vec<SegmentRef>> {
 
 #[test]
 fn whichever_disk_operation_fails_nothing_published_is_lost() {
-    for is_permanent in [false, true] {
+    for is_persistent in [false, true] {
         for fail_at in 0.. {
-            let dir = folder(&format!("store-faults-{is_permanent}"));
-            let disk = FaultyFs::new(fail_at, is_permanent);
+            let dir = folder(&format!("store-faults-{is_persistent}"));
+            let disk = FaultyFs::new(fail_at, is_persistent);
             let durable = run_saves(&dir, disk.clone()).unwrap_or_default();
             let store = Folder::open_real(&dir).unwrap();
             if store.has_manifest("last").unwrap() {

@@ -82,8 +82,8 @@ fn after_a_crash_every_sealed_row_is_there_and_the_ring_goes_on() {
             if kept_steps > 0 {
                 assert!(sample(&reopened, 200, Some(3)) == sample_in_memory(&expected, 200, Some(3)));
             }
-            for stream in 0..n {
-                expected.cut_episode(stream).unwrap();
+            for env in 0..n {
+                expected.cut_episode(env).unwrap();
             }
             fill(&mut reopened, 1_000..1_100, n);
             fill_model(&mut expected, 1_000..1_100, n);
@@ -172,7 +172,7 @@ fn a_folder_whose_newest_manifest_is_gone_is_not_taken_for_an_empty_one() {
         let error = MmapReplayBuffer::new(schema(), &new_tiers, 1, 0).unwrap_err().to_string();
         assert!(error.contains("newest.manifest is damaged"), "{error}");
     }
-    // Calls of other buffers do not remove its segments either.
+    // Other buffers' calls on this folder do not remove the segments either.
     let mut other = in_memory(30, 1);
     fill_model(&mut other, 0..20, 1);
     other.save(&dir, "other").unwrap();

@@ -37,7 +37,7 @@ fn n_step_windows_in_memory_and_on_disk_equal_those_of_one_buffer_in_memory() {
             fill_model(&mut expected, part, n);
             for steps in [1, 2, 5, 40] {
                 let [got, model] = sample_windows(&buffer, &expected, steps, 3);
-                assert!(got == model, "{n} streams, {steps} steps");
+                assert!(got == model, "{n} environments, {steps} steps");
             }
         }
     }
@@ -80,9 +80,9 @@ fn a_row_dropped_at_reopening_is_replaced_by_the_next_pushed_row() {
     let dir = folder("tiered-taken-back");
     let mut expected = in_memory(120, 2);
     let steps = [(0, 0..2), (1, 0..9), (0, 100..105), (1, 100..103)];
-    for (stream, steps) in steps {
+    for (env, steps) in steps {
         let mut buffer = make_tiered(6, 120, 2, &dir);
-        let to = EnvIndex::One(stream);
+        let to = EnvIndex::One(env);
         // If the last step is odd, its row lacks its next observation and is incomplete.
         for t in steps.clone() {
             push(t, 1, |_, rows| buffer.push(to, rows).unwrap());
@@ -94,7 +94,7 @@ fn a_row_dropped_at_reopening_is_replaced_by_the_next_pushed_row() {
         let reopened = make_tiered(6, 120, 2, &dir);
         assert_eq!(reopened.rows().rings().len(), expected.rows().rings().len());
         assert!(sample(&reopened, 200, Some(3)) == sample_in_memory(&expected, 200, Some(3)), "{steps:?}");
-        expected.cut_episode(stream).unwrap();
+        expected.cut_episode(env).unwrap();
     }
 }
 

@@ -98,7 +98,8 @@ impl Columns {
         rollout_ends
     }
 
-    /// Steps by hand and fills the columns. Actions are scaled from [-1, 1] to `low` to `high`.
+    /// Steps by hand and fills the columns. Actions in [-1, 1] are scaled to the range from `low` to
+    /// `high`.
     fn step(&mut self, envs: &mut VecEnv, (low, high): (f32, f32)) -> Vec<(usize, Episode)> {
         let dim = self.next_obs.len() / (T * N);
         let (mut ended, width) = (Vec::new(), N * dim);

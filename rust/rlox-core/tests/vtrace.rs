@@ -45,8 +45,8 @@ fn draw_case(seed: u64, len: usize) -> Case {
     Case { log_rhos, rewards, values, next_values, terminated, truncated, gamma, lam, clip }
 }
 
-/// Computes the targets v_s and the policy-gradient advantages, with the sum of equation 1, one
-/// trajectory after another.
+/// Computes the targets v_s and the policy-gradient advantages of one trajectory by the sum of
+/// equation 1.
 fn reference_vtrace(case: &Case) -> (Vec<f64>, Vec<f64>) {
     let len = case.rewards.len();
     let rho = |t: usize| case.log_rhos[t].exp().min(case.clip.0);

@@ -120,8 +120,10 @@ fn losses() -> Vec<(&'static str, Loss)> {
     vec![
         (
             "actor-critic",
-            Box::new(move |said, batch, to_entropy| {
-                weights.gradient(said, batch, to_entropy).map(|(told, to)| (told.total, to))
+            Box::new(move |evaluation, batch, slopes| {
+                weights
+                    .gradient(evaluation, batch, slopes)
+                    .map(|(terms, slope_of_entropy)| (terms.total, slope_of_entropy))
             }),
         ),
         ("PPO", ppo_loss(ppo(false))),

@@ -19,10 +19,10 @@ fn n_parameters(sizes: &[usize]) -> usize {
 
 /// Returns the numbers of array `name` of a network with that many `parameters`. A target network has
 /// the same parameters.
-fn array(name: &str, parameters: usize) -> Vec<f32> {
+fn array(name: &str, parameter_count: usize) -> Vec<f32> {
     let Sizes { obs, outputs, rows, .. } = SIZES;
     let n = match name {
-        "parameters" | "target" => parameters,
+        "parameter_count" | "target" => parameter_count,
         "obs" | "next_obs" => rows * obs,
         "noise" => rows * outputs,
         _ => rows,
@@ -35,8 +35,8 @@ fn array(name: &str, parameters: usize) -> Vec<f32> {
     out
 }
 
-fn work(name: &str, parameters: usize) -> Result<Box<dyn Work>> {
-    let read = move |name: &'static str| Ok(array(name, parameters));
+fn work(name: &str, parameter_count: usize) -> Result<Box<dyn Work>> {
+    let read = move |name: &'static str| Ok(array(name, parameter_count));
     prepare_work(name, SIZES, &read, ActorCritic::new, QNetwork::new)
 }
 

@@ -94,7 +94,7 @@ fn to_exception(py: Python<'_>, error: &Error) -> PyErr {
     new(py, class, error.to_string())
 }
 
-/// How to move a buffer to another place, for the message of [`not_copied`].
+/// How to move a buffer to another place, for the message of [`not_copyable_error`].
 pub(crate) const HOW_TO_MOVE: &str =
     "save writes its rows to a folder, load reads them into a buffer made with the same arguments";
 

@@ -162,7 +162,7 @@ impl PyStream {
 }
 
 impl PyStream {
-    /// Draws `n` numbers, each of which takes about `cost` nanoseconds.
+    /// Draws `n` numbers, each of which takes about `draw_nanoseconds`.
     fn draw<'py, T: OutputElement + Send>(
         &self,
         py: Python<'py>,

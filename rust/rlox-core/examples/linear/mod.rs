@@ -76,7 +76,7 @@ impl Linear {
             let targets = actions.iter_mut().zip(log_probs.iter_mut()).zip(input.noise).skip(first);
             for (row, ((action, log_prob), noise)) in logits.chunks_exact(self.n_outputs).zip(targets) {
                 // Takes the first action at which the sum of probabilities exceeds the noise. If
-                // rounding keeps every sum below it, that is the last action.
+                // because of rounding no sum exceeds the noise, takes the last action.
                 let mut remaining_noise = *noise;
                 for (choice, &choice_log_prob) in (0..).zip(row) {
                     (*action, *log_prob) = (choice, choice_log_prob);

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! [`trajectory`] and [`env_major`] accumulate in float64. [`time_major`] computes the N
-//! environments of a step as one vector, in the precision of the arrays. So the layouts differ by
-//! rounding: by about 1e-12 in float64, and in float32 by about 1e-6 of the largest value. Flags
+//! environments of a step as one vector, in the precision of the arrays. So the layouts
+//! round differently: their results differ by about 1e-12 in float64, and in float32 by about 1e-6 of the
+//! largest value. Flags
 //! select values and never multiply them by 0. So no value beyond an episode's end, not even NaN,
 //! reaches the steps before it. A NaN or infinity elsewhere spoils its own step and the earlier
 //! steps of the same episode.
@@ -280,8 +281,8 @@ fn compute_row<F: Float, G: Flag>(
     for (((reward, (value, next)), (end, cut)), (next_advantage, (advantage, ret))) in
         inputs.zip(ends).zip(out)
     {
-        // This selects instead of multiplying by 0, as `advance` does. It reads the values first,
-        // so that the loop has no branch and becomes vector code.
+        // Like `advance`, this selects and does not multiply by 0. It reads the values first, so
+        // that the loop has no branch and becomes vector code.
         let (end, cut, next, next_advantage) = (end.is_set(), cut.is_set(), *next, *next_advantage);
         let next = if end { F::ZERO } else { next };
         let next_advantage = if end | cut { F::ZERO } else { next_advantage };

@@ -53,8 +53,8 @@ macro_rules! float_flag {
             flags.iter().fold(0, |bits, flag| bits | flag.to_bits()) << 1 != 0
         }
         fn first_nan(flags: &[Self]) -> Option<usize> {
-            // In a NaN every bit of the exponent is set, so without all of them there is no NaN. A
-            // test of each flag would take several times as long.
+            // In a NaN every bit of the exponent is set. So if one of these bits is set in no flag,
+            // no flag is NaN. A test of each flag would take several times as long.
             let exponent = Self::INFINITY.to_bits();
             (or_bits(flags, Self::to_bits) & exponent == exponent)
                 .then(|| flags.iter().position(|flag| flag.is_nan()))?

@@ -42,7 +42,7 @@ fn product([a0, a1, a2, a3]: Block, [b0, b1, b2, b3]: Block) -> Block {
     [a0 * b0, a1 * b1, a2 * b2, a3 * b3]
 }
 
-/// Returns X of one step. At a cut it does not use the step after it, not even if that is NaN.
+/// Returns X of one step. At a cut, X of the next step (`after`) is not used, so it may be NaN.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "must become part of each CPU-specific loop")]
 pub(super) fn solve_step(offset: f64, factor: f64, cut: bool, after: f64) -> f64 {

@@ -9,7 +9,7 @@
 //!
 //! After termination V(s_{t+1}), vs_{t+1} and x_{t+1} are 0. After truncation and after the last
 //! step vs_{t+1} is V(s_{t+1}) and x_{t+1} is 0. Sums are in float64, ratios in the precision of
-//! `log_rhos`. Ends are selected as in [`super::gae`], with the same consequences for NaN. A ratio
+//! `log_rhos`. Flags select values as in [`super::gae`], with the same consequences for NaN. A ratio
 //! that overflows is infinite and clipped like any other.
 
 use multiversion::multiversion;
@@ -27,7 +27,7 @@ const CHUNK: usize = 64;
 /// A rollout in time-major order, slices `[T, N]`; a trajectory has N = 1.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a, F, G> {
-    /// log pi(a_t | s_t) - log mu(a_t | s_t), target over behaviour policy.
+    /// log pi(a_t | s_t) - log mu(a_t | s_t) of the target policy pi and the behaviour policy mu.
     pub log_rhos: &'a [F],
     /// r_t.
     pub rewards: &'a [F],

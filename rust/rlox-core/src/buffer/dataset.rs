@@ -244,7 +244,7 @@ fn push_range(
     let schema = rows.schema().clone();
     let normalize_columns = |obs_columns: &[&[u8]]| -> Vec<Vec<u8>> {
         let columns = schema.obs().iter().zip(obs_columns).enumerate();
-        let column = columns.map(|(index, (column, bytes))| {
+        let normalized_columns = columns.map(|(index, (column, bytes))| {
             let width = column.field.row_bytes();
             let rows = bytes.get(part.start * width..part.end * width);
             let mut rows = rows.unwrap_or_default().to_vec();
@@ -254,7 +254,7 @@ fn push_range(
             }
             rows
         });
-        column.collect()
+        normalized_columns.collect()
     };
     let (obs, next_obs) = (normalize_columns(transitions.obs), transitions.next_obs.map(normalize_columns));
     let obs: Vec<&[u8]> = obs.iter().map(Vec::as_slice).collect();

@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn energy_is_kept_without_torque() {
-        // Total energy of two rods with the constants of the derivation above.
+        // The total energy of two rods with the constants of `derivative`.
         let energy = |[a, b, c, d]: [f64; 4]| {
             let kinetic = 0.5 * (3.5 + b.cos()) * c * c + 0.5 * 1.25 * d * d + (1.25 + 0.5 * b.cos()) * c * d;
             kinetic - GRAVITY * (1.5 * a.cos() + 0.5 * (a + b).cos())

@@ -44,7 +44,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Returns the integers of a discrete batch; empty for a box.
+    /// Returns the integers of a discrete batch; no integers for a box batch.
     #[must_use]
     pub fn discrete(self) -> &'a [i64] {
         match self {
@@ -53,7 +53,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Returns the numbers of a box batch; empty for a discrete one.
+    /// Returns the numbers of a box batch; no numbers for a discrete batch.
     #[must_use]
     pub fn continuous(self) -> &'a [f32] {
         match self {

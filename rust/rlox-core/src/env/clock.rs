@@ -20,15 +20,15 @@ pub(super) struct EpisodeClock {
 
 impl EpisodeClock {
     /// Returns `rows` episodes at step 0 that are truncated at step `limit`.
-    pub(super) fn new(rows: usize, limit: u32, block: usize) -> Self {
+    pub(super) fn new(rows: usize, limit: u32, block_rows: usize) -> Self {
         let limit = u64::from(limit);
-        let blocks = rows.div_ceil(block);
+        let blocks = rows.div_ceil(block_rows);
         Self {
             now: limit,
             limit,
             start_times: vec![limit; rows],
             oldest_starts: vec![limit; blocks],
-            block_rows: block,
+            block_rows,
         }
     }
 

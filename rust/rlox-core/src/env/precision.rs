@@ -3,7 +3,8 @@
 /// The number type in which the state of an environment is stored and stepped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// The precision of Gymnasium's environment, whose numbers each step reproduces.
+    /// The precision of Gymnasium's environment. A step gives Gymnasium's numbers, except that some
+    /// environments round in other places.
     F64,
     /// float32 throughout: an instruction computes twice as many rows. The documentation of each
     /// environment says by how much a step then differs.

@@ -1,5 +1,5 @@
-//! Finds native environments by their ids. A new one is one file and one line here. A crate that
-//! builds on this one adds its own environments with [`register`].
+//! Finds native environments by their ids. A new environment of this crate is one file and one line
+//! in this module. A crate that builds on this one adds its own environments with [`register`].
 
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 

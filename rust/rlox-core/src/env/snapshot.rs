@@ -122,11 +122,11 @@ impl VecEnv {
                 return Err(Error::config("elapsed", steps, format!("less than {limit}")));
             }
         }
-        let (rows, old_keys) = (self.tiling.shard_size, &self.keys);
+        let (shard_size, old_keys) = (self.tiling.shard_size, &self.keys);
         let nanoseconds = n * if streams.is_some() { 300 } else { 10 };
         run_undoable(&mut self.shards, nanoseconds, |first, shards| {
             for (shard_index, shard) in (first..).zip(shards) {
-                let env_range = shard_index * rows..n.min((shard_index + 1) * rows);
+                let env_range = shard_index * shard_size..n.min((shard_index + 1) * shard_size);
                 let states = env_range.start * dim..env_range.end * dim;
                 shard.write_state(state.get(states).unwrap_or_default());
                 if let Some(elapsed) = elapsed {

@@ -259,7 +259,8 @@ struct ScaledMoments {
 }
 
 impl ScaledMoments {
-    /// Returns None if all rewards are the same.
+    /// Returns the moments of rewards, or None if all rewards are the same. In an error, the index of
+    /// a reward counts from `first_index`.
     fn of<F: Float>(rewards: &[F], first_index: usize) -> Result<Option<Self>> {
         let bad_index = rewards.iter().position(|reward| !reward.to_f64().is_finite());
         if let Some((at, reward)) = bad_index.and_then(|at| Some((at, rewards.get(at)?))) {

@@ -18,7 +18,7 @@ const PARALLEL_FROM: usize = 1 << 19;
 /// Number of tokens whose terms are summed before their sum is added to the total.
 const BLOCK: usize = 256;
 
-/// Blocks are padded to a multiple of this number, so that vector loops have no tail.
+/// Blocks are padded to a multiple of this number, so that vector loops have no remainder.
 const STRIDE: usize = 16;
 
 /// The estimator that turns the terms of a sequence into KL(p || q).

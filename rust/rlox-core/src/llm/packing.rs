@@ -3,8 +3,8 @@
 use crate::error::{Error, Result, check_len};
 use crate::interrupt::CheckPace;
 
-/// All rows together must have fewer tokens than this, padding included, so that `cu_seqlens` can
-/// count them.
+/// All rows together must have fewer tokens than this, padding included, so that the 32-bit numbers
+/// of [`Packing::cumulative_lengths`] can count them.
 const MAX_CELLS: usize = 1 << 31;
 
 /// Cost of the search for a row, as a number of elements for [`CheckPace::spend`].
@@ -165,7 +165,8 @@ impl Packing {
     /// `packed` is that of [`Description`], `max_len` wide.
     ///
     /// # Errors
-    /// [`Error::Config`] if a sequence is in two pieces, or if an index below the largest has none.
+    /// [`Error::Config`] if a sequence is in two pieces, or if there is no sequence with one of the
+    /// indices below the largest.
     pub fn pieces(packed: &[i64], max_len: usize) -> Result<Vec<(usize, usize, usize)>> {
         let mut indexed_pieces = Vec::new();
         for (bin, row) in packed.chunks(max_len.max(1)).enumerate() {
@@ -197,20 +198,21 @@ impl Packing {
 /// The free space of each row, in a tree of maxima that finds the first row with room in O(log n).
 struct FreeSpace {
     max_len: usize,
-    /// Node i has the children 2 i and 2 i + 1; the nodes of the second half are the rows.
-    largest: Vec<usize>,
+    /// The largest free space of the rows below each node. Node i has the children 2 i and 2 i + 1;
+    /// the nodes of the second half are the rows.
+    largest_rooms: Vec<usize>,
 }
 
 impl FreeSpace {
     /// Returns one empty row for each of `n` sequences, so that there is always a row with room.
     fn new(n: usize, max_len: usize) -> Self {
-        Self { max_len, largest: vec![max_len; 2 * n.next_power_of_two()] }
+        Self { max_len, largest_rooms: vec![max_len; 2 * n.next_power_of_two()] }
     }
 
     /// Takes `len` tokens of the first row with that much room. Returns the row and the column
     /// where they begin.
     fn take(&mut self, len: usize) -> (usize, usize) {
-        let rows = self.largest.len() / 2;
+        let rows = self.largest_rooms.len() / 2;
         let mut node = 1;
         while node < rows {
             node = if self.room(2 * node) >= len { 2 * node } else { 2 * node + 1 };
@@ -226,11 +228,11 @@ impl FreeSpace {
     }
 
     fn room(&self, node: usize) -> usize {
-        self.largest.get(node).copied().unwrap_or(0)
+        self.largest_rooms.get(node).copied().unwrap_or(0)
     }
 
     fn set(&mut self, node: usize, room: usize) {
-        if let Some(slot) = self.largest.get_mut(node) {
+        if let Some(slot) = self.largest_rooms.get_mut(node) {
             *slot = room;
         }
     }

@@ -70,8 +70,7 @@ mod tests {
     use super::*;
     use crate::seed::Stream;
 
-    /// Returns the units of rounding between a term and its float64 formula, with `exp_m1` against
-    /// cancellation.
+    /// Returns the error of a term, in units of rounding of its exact value.
     fn error_units<F: Float>(got: F, exact: f64) -> f64 {
         (got.to_f64() - exact).abs() / (F::EPSILON.to_f64() * exact.abs()).max(f64::MIN_POSITIVE)
     }

@@ -102,8 +102,8 @@ pub(crate) struct ExpParts<F> {
 }
 
 /// Returns the parts of e^x. Below [`Exponential::MIN_NORMAL_INPUT`] and for NaN it returns the parts at
-/// [`Exponential::MIN_NORMAL_INPUT`]. Above [`Exponential::MAX_NORMAL_INPUT`] the parts have no meaning, and the
-/// caller selects another result.
+/// [`Exponential::MIN_NORMAL_INPUT`]. Above [`Exponential::MAX_NORMAL_INPUT`] the parts have no meaning,
+/// and the caller selects another result.
 #[inline(always)]
 pub(crate) fn exp_parts<F: Float, const FUSED: bool>(x: F) -> ExpParts<F> {
     let x = if x > F::MIN_NORMAL_INPUT { x } else { F::MIN_NORMAL_INPUT };

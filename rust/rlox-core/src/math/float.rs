@@ -6,6 +6,9 @@ use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
 /// Constants and a polynomial for the exponential function of a number type.
+///
+/// The function computes e^x = 2^k e^r from x = k ln 2 + r, where k is an integer and |r| is at most
+/// ln(2) / 2.
 pub trait Exponential: Sized {
     /// log2 e.
     const LOG2_E: Self;
@@ -20,7 +23,7 @@ pub trait Exponential: Sized {
     const ZERO_BELOW: Self;
     /// Above this number, e^x rounds to infinity: ln 2 times the exponent of infinity.
     const INFINITY_ABOVE: Self;
-    /// From this number up to `MAX_NORMAL_INPUT`, 2^k is a normal number.
+    /// For x from this number up to `MAX_NORMAL_INPUT`, 2^k is a normal number.
     const MIN_NORMAL_INPUT: Self;
     /// See `MIN_NORMAL_INPUT`.
     const MAX_NORMAL_INPUT: Self;

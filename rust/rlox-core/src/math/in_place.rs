@@ -71,7 +71,7 @@ impl Elementwise for Tanh {
     /// cancels near 0.
     #[inline(always)]
     fn at<F: Float, const FUSED: bool>(x: F) -> F {
-        // From here on tanh rounds to 1 in both precisions. NaN fails the comparison and stays.
+        // For x > 20 tanh rounds to 1 in both precisions. NaN fails the comparison and stays.
         let limit = F::from_f64(20.0);
         let a = if x.abs() > limit { limit } else { x.abs() };
         let exp_2a_m1 = exp_m1::<F, FUSED>(a + a);
@@ -126,8 +126,8 @@ fn short_rows<F: Float, const FUSED: bool>(values: &mut [F], k: usize) {
             *exp = *value;
         }
     }
-    // The loop covers the whole block, so that it has no tail. The exponentials beyond the rows are
-    // not read.
+    // The loop covers the whole block, so that it has no remainder. The exponentials beyond the rows
+    // are not read.
     for exp in &mut exps {
         *exp = exp_generic::<F, FUSED>(*exp);
     }
@@ -164,7 +164,7 @@ fn subtract<F: Float>(row: &mut [F], log: F) {
     }
 }
 
-/// Number of columns from which vector instructions are faster within a row.
+/// Rows of at least this length are summed faster with vector instructions.
 const VECTOR_MIN_LEN: usize = 16;
 
 /// Returns the sum of a row, in an order that depends only on its length.
@@ -176,7 +176,7 @@ fn total<F: Float>(row: &[F]) -> f64 {
     lanes::sum(row, F::to_f64)
 }
 
-/// Number of partial maxima. Their order does not matter, so their number is the fastest one.
+/// Number of partial maxima. The result does not depend on this number, so it was chosen for speed.
 const MAX_LANES: usize = 32;
 
 /// Returns the largest number of a row, ignoring NaN.

@@ -33,7 +33,7 @@ pub(super) fn ln<const FUSED: bool>(x: f64) -> f64 {
     const SCALE: f64 = 18_014_398_509_481_984.0; // 2^54
     let tiny = x < f64::MIN_POSITIVE;
     let scaled = if tiny { x * SCALE } else { x };
-    let result = ln_normal::<FUSED>(scaled, if tiny { 54.0 } else { 0.0 });
+    let result = ln_of_non_subnormal::<FUSED>(scaled, if tiny { 54.0 } else { 0.0 });
     let result = if x < f64::INFINITY { result } else { x };
     let special_value = if x == 0.0 { f64::NEG_INFINITY } else { f64::NAN };
     if x > 0.0 { result } else { special_value }
@@ -44,7 +44,7 @@ pub(super) fn ln<const FUSED: bool>(x: f64) -> f64 {
 /// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt 2), and ln(1 + f) = f - f^2/2 + s (f^2/2 + R),
 /// where s is f / (2 + f) and R is a polynomial of s^2.
 #[inline(always)]
-pub(super) fn ln_normal<const FUSED: bool>(x: f64, twos: f64) -> f64 {
+pub(super) fn ln_of_non_subnormal<const FUSED: bool>(x: f64, twos: f64) -> f64 {
     let fma = mul_add::<f64, FUSED>;
     let bits = x.to_bits().wrapping_add(ROOT_HALF_TO_ONE);
     let k = f64::from_bits(INTEGERS | (bits >> 52)) - INTEGERS_BIAS - twos;

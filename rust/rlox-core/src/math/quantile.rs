@@ -10,7 +10,7 @@
 use multiversion::multiversion;
 
 use super::Float;
-use super::log::ln_normal;
+use super::log::ln_of_non_subnormal;
 
 /// Number of elements that each loop processes.
 const BLOCK: usize = 64;
@@ -97,20 +97,22 @@ const FAR_TAIL: [Polynomial; 2] = [
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(crate) fn fill_normals<F: Float>(draws: &[[u8; 8]], out: &mut [F]) {
     for (draws, out) in draws.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
-        // The loops run over whole blocks, so that they have no tail.
+        // The loops process whole blocks, also for the last, shorter one. So the compiler adds no
+        // code for a remainder.
         let (mut centred, mut distances, mut normals) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
         for (centred, draw) in centred.iter_mut().zip(draws) {
             *centred = centred_probability(u64::from_le_bytes(*draw));
         }
-        let mut far_mask = 0;
+        let mut any_far = 0;
         for (distance, &q) in distances.iter_mut().zip(&centred) {
-            *distance = (-ln_normal::<false>(0.5 - q.abs(), 0.0)).sqrt();
-            far_mask |= u64::from(*distance > FAR_TAIL_FROM);
+            // The argument of this logarithm is never subnormal.
+            *distance = (-ln_of_non_subnormal::<false>(0.5 - q.abs(), 0.0)).sqrt();
+            any_far |= u64::from(*distance > FAR_TAIL_FROM);
         }
         for ((normal, &q), &distance) in normals.iter_mut().zip(&centred).zip(&distances) {
             *normal = quantile(q, distance);
         }
-        if far_mask != 0 {
+        if any_far != 0 {
             replace_far_tails(&centred, &distances, &mut normals);
         }
         for (out, &normal) in out.iter_mut().zip(&normals) {
@@ -127,7 +129,8 @@ fn centred_probability(draw: u64) -> f64 {
 }
 
 /// Returns the number with the cumulative probability q + 1/2. `distance` is sqrt(-ln p) of the
-/// probability p of its tail, at most [`FAR_TAIL_FROM`].
+/// probability p of its tail. If `distance` is above [`FAR_TAIL_FROM`], the result is wrong, and the
+/// caller replaces it.
 #[inline(always)]
 fn quantile(q: f64, distance: f64) -> f64 {
     let (central_r, tail_r) = (0.180_625 - q * q, distance - 1.6);
@@ -184,7 +187,7 @@ mod tests {
             (0x8000_0000_0000_0000, 0x3cb4_0d93_1ff6_2707),
         ] {
             assert_eq!(normal_of(draw).to_bits(), bits, "{draw:#x}: {}", normal_of(draw));
-            assert_eq!(normal_of(!draw).to_bits(), bits ^ (1 << 63), "{draw:#x} from above");
+            assert_eq!(normal_of(!draw).to_bits(), bits ^ (1 << 63), "{draw:#x} with all bits inverted");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::in_place::{self, Elementwise, Exp, Sigmoid, Tanh};
 use super::{Float, fill_normals, log};
 use crate::seed::Stream;
 
-/// Values of the functions in 50 digits; `elementary.py` in the same folder writes the file.
+/// Values of the functions in 50 digits; `tests/data/elementary.py` writes the file.
 const EXACT: &str = include_str!("../../tests/data/elementary.txt");
 
 /// Maximum errors of the functions in units in the last place, as their docs state.

@@ -192,8 +192,8 @@ impl Arena {
         finals.iter().copied().zip(obs.chunks_exact(self.obs_dim.max(1)))
     }
 
-    /// Returns the episodes that ended in this rollout, in the same order. Sums of rewards cover
-    /// whole episodes, also those that began in an earlier rollout.
+    /// Returns the episodes that ended in this rollout, in the order of [`Arena::episode_ends`]. Sums
+    /// of rewards cover whole episodes, also those that began in an earlier rollout.
     #[must_use]
     pub fn episodes(&self) -> &[Episode] {
         &self.ends.episodes

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::policy::Policy;
 
 impl Arena {
-    /// Collects T steps of every environment, then computes values of final observations and
+    /// Collects T steps of every environment, then computes the values of final observations, and the
     /// advantages.
     ///
     /// The first call resets the environments; episodes continue across calls. The noise is that of

@@ -82,8 +82,8 @@ impl RolloutEnds {
 /// Writes the noise of step t of rollout `key` to `out`, `[n, k]`.
 ///
 /// The stream (`seed`, "action", `rollout`) gives the noise step by step and environment by
-/// environment. If the policy keeps its noise for several steps, only the steps with new noise
-/// count. So no generator state has to be saved, and nothing else can shift the noise.
+/// environment. If the policy keeps its noise for several steps, only the first of these steps draws
+/// from the stream. So no generator state has to be saved, and nothing else can shift the noise.
 pub fn noise(policy: &dyn Policy, key: RolloutKey, t: usize, out: &mut [f32]) {
     let mut stream = Stream::new(key.seed, STREAM, key.rollout);
     let n_drawn = t / policy.steps_per_noise().get() * out.len();

@@ -1,4 +1,4 @@
-//! Checks and advantages of filled columns of a rollout.
+//! Checks filled columns of a rollout and computes their advantages.
 
 use super::columns::Columns;
 use crate::advantage::{Discount, Ends, gae};

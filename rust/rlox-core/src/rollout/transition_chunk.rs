@@ -139,8 +139,8 @@ impl TransitionChunk<'_> {
     ) -> Result<()> {
         let width = sizes.n * sizes.obs_dim;
         let (before, after) = self.obs.split_at_mut((t + 1) * width);
-        explorer.act(t, row(before, t, width), step_actions(&mut self.actions, t, sizes.step_numbers))?;
-        let mut actions = step_actions(&mut self.actions, t, sizes.step_numbers);
+        explorer.act(t, row(before, t, width), step_actions(&mut self.actions, t, sizes.numbers_per_step))?;
+        let mut actions = step_actions(&mut self.actions, t, sizes.numbers_per_step);
         if let (ActionsMut::Box(chunk_actions), Some(bounds)) = (&mut actions, bounds) {
             bounds.scale(chunk_actions, scaled_actions);
             actions = ActionsMut::Box(scaled_actions);
@@ -195,7 +195,7 @@ impl TransitionChunk<'_> {
         if rows == 0 {
             return Err(Error::config("steps of a chunk", 0, "at least 1"));
         }
-        Ok(Sizes { n, obs_dim, step_numbers: n * action_dim })
+        Ok(Sizes { n, obs_dim, numbers_per_step: n * action_dim })
     }
 }
 
@@ -214,5 +214,5 @@ struct Sizes {
     n: usize,
     obs_dim: usize,
     /// Numbers in the actions of one step of all environments.
-    step_numbers: usize,
+    numbers_per_step: usize,
 }

@@ -32,7 +32,8 @@ pub struct RemovedFiles {
 pub struct Folder {
     path: PathBuf,
     fs: Arc<dyn Fs>,
-    /// Number of the next segment. It exceeds all numbers that are or were listed.
+    /// Number of the next segment. It exceeds the numbers of all segments that were in the folder when
+    /// it was opened.
     next_number: AtomicU64,
     lock: FolderLock,
 }
@@ -41,7 +42,7 @@ impl Folder {
     /// Opens the folder for writing; creates it if it is missing.
     ///
     /// # Errors
-    /// [`Error::Storage`] if it cannot be created, or if another buffer or process has it.
+    /// [`Error::Storage`] if it cannot be created, or if another buffer or process is writing to it.
     pub fn open(path: &Path, fs: Arc<dyn Fs>) -> Result<Self> {
         // The path is absolute, since the process may change its working folder.
         let path = &std::path::absolute(path).map_err(|cause| Error::storage("find", path, cause))?;
@@ -74,7 +75,7 @@ impl Folder {
         self.lock.is_owner()
     }
 
-    /// Begins the folder's next segment. Returns its number, which is never used again, and its
+    /// Begins the folder's next segment. Returns its number, which this object uses only once, and its
     /// writer.
     ///
     /// # Errors
@@ -179,8 +180,8 @@ impl Folder {
         self.lock.check()?;
         let unused = self.unused_files(Some(name))?;
         self.set_required_manifest("")?;
-        // If the process stops here, an empty manifest remains, and its segments are known to be
-        // unused.
+        // If the process stops during the removal, an empty manifest remains. So the segments that
+        // the manifest listed before are known to be unused.
         self.publish(name, &Manifest::default())?;
         self.remove_all(&unused)?;
         self.remove(&format!("{name}{MANIFEST_SUFFIX}"))?;

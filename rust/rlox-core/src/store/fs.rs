@@ -126,7 +126,7 @@ pub trait RandomRead: Debug + Send + Sync {
     /// Fills `out` from `offset` on.
     ///
     /// # Errors
-    /// Errors of the system; `UnexpectedEof` if the file ends before.
+    /// Errors of the system; `UnexpectedEof` if the file ends before `out` is full.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<()>;
 }
 

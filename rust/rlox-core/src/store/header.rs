@@ -6,12 +6,12 @@
 //! |---|---|
 //! | 8 | magic `rloxseg` and a zero |
 //! | 4 | version, 1 |
-//! | 4 | bytes of the head, including its checksum |
-//! | 8 | bytes of the file |
+//! | 4 | size of the head in bytes, including its checksum |
+//! | 8 | size of the file in bytes |
 //! | 4 | number of columns |
-//! | 4 | bytes of the description |
+//! | 4 | size of the description in bytes |
 //! | 28 + name each | columns |
-//! | | description, free text for the owner |
+//! | | description: any bytes of the program that writes the file |
 //! | 4 each | CRC-32 of every block, column by column |
 //! | 4 | CRC-32 of all bytes before |
 //! | | the rows, column by column |
@@ -203,7 +203,8 @@ fn read_column(cursor: &mut Cursor<'_>) -> Result<Column> {
     let name_len = cursor.len()?;
     let (row_bytes, block_rows) = (cursor.len()?, u64::from(cursor.u32()?));
     let (first, rows) = (cursor.u64()?, cursor.u64()?);
-    // The end of the last block if it were full. Readers compute this number, so it must fit.
+    // The number at which the last block would end if it were full. Readers compute it, so it must
+    // fit in 64 bits.
     let end = rows.checked_next_multiple_of(block_rows).and_then(|n| first.checked_add(n));
     if row_bytes == 0 || end.is_none() {
         return Err(cursor.damage_error("a column with rows or blocks of no bytes, or with too many rows"));

@@ -1,4 +1,5 @@
-//! The content of a saved buffer: a list of segments and the owner's own columns.
+//! The content of a saved buffer: a list of segments, and the columns of the manifest's owner (the
+//! buffer).
 
 use std::path::Path;
 use std::sync::Arc;

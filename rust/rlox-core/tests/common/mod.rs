@@ -15,7 +15,7 @@ pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|&value| f32::from_ne_bytes(value)).collect()
 }
 
-/// A schema of float observations `[dim]`, one float action, float rewards and an int64 `tag`.
+/// Returns a schema of float observations `[dim]`, one float action, float rewards and an int64 `tag`.
 pub(crate) fn schema(dim: usize) -> Schema {
     let obs = ObsField { field: Field::new("", Dtype::F32, [dim]), stack: None };
     let tag = Field::new("tag", Dtype::I64, []);

@@ -21,7 +21,7 @@ PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
 
 
 def tanh(x: Decimal) -> Decimal:
-    """Return tanh x, computed with as many more digits as the difference loses near 0."""
+    """Return tanh x, computed with as many extra digits as `power - 1` loses near 0."""
     if x == 0:
         return x
     with localcontext() as context:

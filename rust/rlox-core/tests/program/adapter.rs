@@ -20,7 +20,7 @@ pub(crate) struct ObsColumn {
 }
 
 impl ObsColumn {
-    /// A strategy that generates any column.
+    /// Returns a strategy that generates any column.
     pub(crate) fn any() -> impl Strategy<Value = Self> {
         let dtype = prop_oneof![Just(Dtype::U8), Just(Dtype::F32), Just(Dtype::F64)];
         let axis = prop_oneof![Just(None), Just(Some(StackAxis::First)), Just(Some(StackAxis::Last))];
@@ -163,7 +163,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the indices of the stored rows, one stream after the other.
+    /// Returns the indices of the stored rows, one environment after the other.
     pub(crate) fn held_indices(&self) -> Vec<u64> {
         let rings = self.inner.rows().rings();
         rings.rows().map(|row| rings.index(row)).collect()

@@ -7,7 +7,7 @@ use rlox_core::buffer::{
 };
 use rlox_core::{Dtype, Field};
 
-/// A schema of a vector, a stack of three frames of bytes, and an extra column.
+/// Returns a schema of a vector, a stack of three frames of bytes, and an extra column.
 pub(crate) fn schema() -> Schema {
     let plain = ObsField { field: Field::new("x", Dtype::F32, [2]), stack: None };
     let stack = Some(FrameStack { size: 3, axis: StackAxis::First });
@@ -75,7 +75,7 @@ pub(crate) fn collect_outputs(
     }
 }
 
-/// A request for one batch.
+/// Returns a request for one batch.
 pub(crate) fn request(batch_size: usize, seed: Option<u64>) -> SampleRequest {
     SampleRequest { batch_size, n_batches: 1, len: 1, seed }
 }

@@ -9,8 +9,8 @@ use rlox_core::rollout::Arena;
 use rlox_core::{EnvSpec, Layout, Parameters, Result, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
-use rlox_nn::cpu::{ActionKind, Activation, Architecture, PpoSettings, Rows, init};
-use rlox_nn::traits::{ActorCritic, Bound, Minibatch};
+use rlox_nn::cpu::{ActionKind, Activation, Architecture, PpoSettings, RolloutRows, init};
+use rlox_nn::traits::{ActorCritic, BoundPolicy, Minibatch};
 
 const STEPS: usize = 100_000;
 const ENVS: usize = 8;
@@ -50,7 +50,7 @@ impl<N: ActorCritic> Learner<N> {
     }
 
     fn collect(&self, arena: &mut Arena, envs: &mut VecEnv) -> Result<()> {
-        let policy = Bound { net: &self.net, parameters: self.parameters.values() };
+        let policy = BoundPolicy { net: &self.net, parameters: self.parameters.values() };
         arena.collect(envs, &policy, self.seed, Discount::new(0.98, 0.8)?)
     }
 
@@ -62,8 +62,8 @@ impl<N: ActorCritic> Learner<N> {
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps };
         self.settings.learning_rate = LEARNING_RATE * remaining;
         self.settings.loss.clip_eps = CLIP_EPS * remaining;
-        let rows = Rows::from(arena);
-        let Rows { actions: actions_taken, log_probs, values, advantages, returns, .. } = rows;
+        let rows = RolloutRows::from(arena);
+        let RolloutRows { actions: actions_taken, log_probs, values, advantages, returns, .. } = rows;
         let rollout = RolloutColumns { log_probs, values, advantages, returns };
         let obs = rows.obs.get(..rows.len() * rows.obs_dim).unwrap_or_default();
         for _ in 0..EPOCHS {

@@ -60,8 +60,8 @@ pub(crate) trait Work {
 /// A function that reads an array by its name.
 pub(crate) type ReadArray<'a> = &'a dyn Fn(&'static str) -> Result<Vec<f32>>;
 
-/// Returns the work called `name` on the arrays that `read` returns. `actor_critic` and `q_function`
-/// build its networks.
+/// Returns the work called `name` on the arrays that `read` returns. `make_actor_critic` and
+/// `make_q_function` build its networks.
 pub(crate) fn prepare_work<A: ActorCritic + 'static, Q: QFunction + 'static>(
     name: &str,
     sizes: Sizes,

@@ -34,7 +34,7 @@ const SETTINGS: PpoSettings = PpoSettings {
 
 /// Returns the median time of one call in microseconds.
 #[expect(clippy::cast_precision_loss, reason = "a few calls")]
-fn median(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+fn median_microseconds(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for _ in 0..SAMPLES {
         let start = Instant::now();
@@ -57,7 +57,7 @@ fn normals(key: u64, n: usize) -> Vec<f32> {
 fn measure<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<[f64; 2]> {
     let (obs, noise) = (normals(0, n * OBS_DIM), vec![0.3_f32; n]);
     let (mut actions, mut log_probs, mut values) = (vec![0_i64; n], vec![0.0; n], vec![0.0; n]);
-    let acting = median(|| {
+    let acting = median_microseconds(|| {
         let input = PolicyInput { obs: &obs, noise: &noise };
         net.act(parameters, input, ActionsMut::Discrete(&mut actions), &mut log_probs)?;
         net.values(parameters, &obs, &mut values)
@@ -68,7 +68,7 @@ fn measure<N: ActorCritic>(net: &N, parameters: &mut [f32], n: usize) -> Result<
     let rollout =
         RolloutColumns { log_probs: &log_probs, values: &values, advantages: &advantages, returns: &returns };
     let batch = Minibatch { obs: &obs, actions: ActionsTaken::Choices(&actions, None), rollout };
-    let step = median(|| {
+    let step = median_microseconds(|| {
         let (rule, exp_avg, exp_avg_sq) = (Adam::new(1e-5), &mut exp_avg, &mut exp_avg_sq);
         let mut adam = Optimizer::Adam { rule, exp_avg, exp_avg_sq, steps: &mut steps };
         net.ppo_step(parameters, &mut adam, batch, &SETTINGS).map(|_| ())

@@ -8,7 +8,8 @@ use rlox_core::Result;
 use super::gemm::{Matrix, Number};
 
 /// The largest number of outputs of a layer that is computed by dot products, if its inputs fill
-/// vector registers. A matrix product works on blocks of columns, which would be mostly empty.
+/// vector registers. A matrix product works on blocks of columns, which so few outputs would leave
+/// mostly empty.
 const MAX_NARROW_OUTPUTS: usize = 3;
 
 /// The number of partial sums of a dot product.

@@ -68,8 +68,8 @@ pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> 
 }
 
 /// # Errors
-/// [`Error::NonFinite`] for the first of these numbers that is not finite; its index is the
-/// minibatch's.
+/// [`Error::NonFinite`] for the first of these numbers that is not finite. The index in the error is
+/// the number of the minibatch.
 pub(super) fn require_finite<const N: usize>(
     minibatch: usize,
     numbers: [(&'static str, f64); N],

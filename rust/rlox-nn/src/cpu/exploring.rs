@@ -31,7 +31,7 @@ pub struct Explorer {
     sample: SquashedSample<f32>,
 }
 
-/// An [`Explorer`] with parameters and the noise of a segment of steps.
+/// An [`Explorer`] with parameters and the noise of a chunk of steps.
 #[derive(Debug)]
 pub struct BoundExplorer<'a> {
     /// The explorer.
@@ -41,7 +41,7 @@ pub struct BoundExplorer<'a> {
     /// Standard normal noise of the steps whose actions the network chooses, `[steps, N,
     /// action_dim]`; empty for choices.
     pub noise: &'a [f32],
-    /// The number of steps at the start of the segment whose actions are already set.
+    /// The number of steps at the start of the chunk whose actions are already set.
     pub n_preset_steps: usize,
 }
 

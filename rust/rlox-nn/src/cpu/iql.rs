@@ -26,7 +26,7 @@ pub struct IqlSettings {
     pub max_grad_norm: Option<f64>,
     /// The step of the target network towards the critics, from 0 to 1.
     pub tau: f64,
-    /// The expectile of the action values that the state value estimates.
+    /// The state value estimates this expectile of the action values.
     pub expectile: f64,
     /// beta: actions are cloned with weights e^(beta A).
     pub temperature: f64,

@@ -208,13 +208,13 @@ impl Mlp {
         mut buffers: GradientBuffers<'_, F>,
     ) -> Result<()> {
         let rows = self.check_rows(parameters.len(), x.len())?;
-        check_len("rows of the way back", rows, memory.rows, "as in the pass before")?;
+        check_len("rows of the backward pass", rows, memory.rows, "as in the forward pass")?;
         check_len("gradient of the outputs", to_outputs.len(), rows * self.outputs(), "as the outputs")?;
         for (name, buffer, len) in [
             ("gradient of the parameters", buffers.parameters.as_deref(), self.n_parameters),
             ("gradient of the inputs", buffers.inputs.as_deref(), x.len()),
         ] {
-            buffer.map_or(Ok(()), |given| check_len(name, given.len(), len, "as they are"))?;
+            buffer.map_or(Ok(()), |given| check_len(name, given.len(), len, "one for each of them"))?;
         }
         let Memory { outputs, slopes, gradients: [above, below], .. } = memory;
         above.clear();

@@ -108,7 +108,7 @@ enum StoredActions {
 }
 
 impl<F: Copy> Minibatch<F> {
-    /// Copies the rows at these indices, in their order. Call [`Rows::check`] first.
+    /// Copies the rows at these indices, in their order. Call [`RolloutRows::check`] first.
     ///
     /// # Errors
     /// [`Error::Config`] for an index out of range.

@@ -171,7 +171,7 @@ impl<F: Number> SacEngine<F> {
         networks.actor.optimizer.check()?;
         networks.critic.optimizer.check()?;
         let count = batches.check(self.actor.outputs() / 2, errors.len())?;
-        check_len("noise", noise.len(), 2 * batches.actions.len(), "twice as the actions")?;
+        check_len("noise", noise.len(), 2 * batches.actions.len(), "twice as many as of the actions")?;
         let mut sums = SacUpdate::default();
         for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
             interrupt::check()?;

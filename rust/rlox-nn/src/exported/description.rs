@@ -15,8 +15,8 @@ pub(super) const FORMAT: u64 = 1;
 /// The key of the description in the file's header.
 const KEY: &str = "rlox";
 
-/// Limits: the bytes of the description, the number of layers, and the length of an observation or
-/// a layer and the number of golden vectors.
+/// Limits of a description. `MAX_COUNT` limits the length of an observation, the width of a layer and
+/// the number of golden vectors.
 const MAX_DESCRIPTION_BYTES: usize = 1 << 20;
 const MAX_LAYERS: usize = 64;
 const MAX_COUNT: usize = 1 << 16;
@@ -73,13 +73,13 @@ pub(super) struct Description {
     pub(super) activation: Activation,
     pub(super) dueling: bool,
     pub(super) head: Head,
-    /// The number of the first choice in the environment.
+    /// The number of the first choice in the environment (`Discrete.start`).
     pub(super) start: i64,
     /// The absolute value to which the mean of a squashed policy is clipped.
     pub(super) mean_limit: Option<f32>,
     /// The absolute value to which standardized observations are clipped, possibly infinity; None:
     /// they are not standardized.
-    pub(super) normalizer: Option<f64>,
+    pub(super) normalizer_clip: Option<f64>,
     /// The number of golden vectors.
     pub(super) n_golden: usize,
 }
@@ -103,7 +103,7 @@ impl Description {
         let (network, action) = (root.section("network")?, root.section("action")?);
         let head = network.one_of("head", &Head::ALL)?;
         let activations = Activation::ALL.map(|one| (one.name(), one));
-        let normalizer = match root.get("normalizer") {
+        let normalizer_clip = match root.get("normalizer") {
             Value::Null => None,
             _ => Some(root.section("normalizer")?.limit("clip")?.unwrap_or(f64::INFINITY)),
         };
@@ -119,7 +119,7 @@ impl Description {
             head,
             start: if head.is_discrete() { action.integer("start")? } else { 0 },
             mean_limit,
-            normalizer,
+            normalizer_clip,
             n_golden: root.count("golden", root.get("golden"))?,
         })
     }
@@ -129,7 +129,7 @@ impl Description {
     /// # Errors
     /// [`Error::Config`].
     pub(super) fn check_effort(&self, file: &File<'_>) -> Result<()> {
-        // At most 64 layers of 2^32 weights each, and 2^16 vectors.
+        // No overflow: there are at most 64 layers of 2^32 weights each, and 2^16 vectors.
         let pairs = self.sizes.iter().zip(self.sizes.iter().skip(1));
         let layer_weights = pairs.map(|(&inputs, &outputs)| inputs.saturating_mul(outputs) as u64);
         let weights = layer_weights.fold(0, u64::saturating_add);

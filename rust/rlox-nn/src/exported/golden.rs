@@ -75,7 +75,7 @@ impl GoldenVectors {
     }
 
     /// Returns the root mean square of the rows' norms.
-    #[expect(clippy::cast_precision_loss, reason = "some vectors")]
+    #[expect(clippy::cast_precision_loss, reason = "n, the number of golden vectors, is small")]
     fn rms_norm(&self, rows: &[f32]) -> f64 {
         let squares: f64 = rows.iter().map(|&x| f64::from(x).powi(2)).sum();
         (squares / self.n.max(1) as f64).sqrt()

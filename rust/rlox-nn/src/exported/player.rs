@@ -58,11 +58,13 @@ impl Normalizer {
     }
 }
 
-/// A policy without its golden vectors.
+/// All that acting needs: network, normalizer, head and bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Player {
     head: Head,
+    /// The number of the first choice in the environment (`Discrete.start`).
     start: i64,
+    /// The absolute value to which the network's outputs are clipped before tanh.
     mean_limit: f32,
     network: Network,
     normalizer: Option<Normalizer>,
@@ -93,7 +95,7 @@ impl Player {
             let expected = format!("no more than action.high at place {index}");
             return Err(file.config_error("tensor action.low", "above", expected));
         }
-        let normalizer = match description.normalizer {
+        let normalizer = match description.normalizer_clip {
             Some(clip) => Some(Normalizer::read(file, inputs, clip)?),
             None => None,
         };
@@ -143,10 +145,10 @@ impl Player {
                 clip_to_bounds(vector, low, high);
             }
             (_, Action::Discrete(_)) => {
-                return Err(Error::config("action", "a choice", "a vector: Policy::action()"));
+                return Err(Error::config("action", "a choice", "a vector, as Policy::action() returns it"));
             }
             (_, Action::Box(_)) => {
-                return Err(Error::config("action", "a vector", "a choice: Policy::action()"));
+                return Err(Error::config("action", "a vector", "a choice, as Policy::action() returns it"));
             }
         }
         Ok(())

@@ -8,10 +8,10 @@ use rlox_core::{Layout, Parameters, Result, VectorEnv};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    self, ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, QArchitecture, Rows, init,
+    self, ActionKind, ActionsTaken, Activation, Architecture, PpoSettings, QArchitecture, RolloutRows, init,
     parameter_shapes,
 };
-use rlox_nn::traits::{ActorCritic, Bound, DeterministicPolicy, Minibatch, QFunction, TdBatch};
+use rlox_nn::traits::{ActorCritic, BoundPolicy, DeterministicPolicy, Minibatch, QFunction, TdBatch};
 
 const LOSS: PpoLoss = PpoLoss {
     coefficients: ActorCriticLoss { vf_coef: 0.5, ent_coef: 0.01 },
@@ -48,10 +48,10 @@ fn train<N: ActorCritic>(
     let (before, n) = (parameters.values().to_vec(), parameters.values().len());
     let (mut exp_avg, mut exp_avg_sq, mut steps) = (vec![0.0; n], vec![0.0; n], 0);
     for _ in 0..3 {
-        let policy = Bound { net: &net, parameters: parameters.values() };
+        let policy = BoundPolicy { net: &net, parameters: parameters.values() };
         arena.collect(&mut envs, &policy, 3, Discount::new(0.98, 0.9)?)?;
-        let rows = Rows::from(&arena);
-        let Rows { actions: actions_taken, log_probs, values, advantages, returns, .. } = rows;
+        let rows = RolloutRows::from(&arena);
+        let RolloutRows { actions: actions_taken, log_probs, values, advantages, returns, .. } = rows;
         let rollout = RolloutColumns { log_probs, values, advantages, returns };
         let batch =
             Minibatch { obs: &rows.obs[..rows.len() * rows.obs_dim], actions: actions_taken, rollout };

@@ -46,7 +46,7 @@ def draw_float32(*shape: int, scale: float = 1.0) -> Tensor:
 
 
 def set_random_parameters(module: nn.Module) -> nn.Module:
-    """Set the parameters of a module to numbers of `rounded`, in float64, and return it."""
+    """Set the parameters of a module to numbers of `draw_float32`, and return the module in float64."""
     module.double()
     for parameter in module.parameters():
         parameter.data = draw_float32(*parameter.shape, scale=0.5)
@@ -59,7 +59,7 @@ def flat(tensor: Tensor) -> list[float]:
 
 
 def arrays(module: nn.Module, select: Callable[[Tensor], Tensor | None]) -> dict[str, list[float]]:
-    """Return the numbers of `of(parameter)` by the parameter's name, unless that is None."""
+    """Return the numbers of `select(parameter)` by parameter name; leave out where it is None."""
     named = module.named_parameters()
     return {name: flat(select(p)) for name, p in named if select(p) is not None}
 

@@ -46,7 +46,7 @@ impl<'py> Rollout<'py> {
         read_shaped(value, name, self.rewards.shape())
     }
 
-    /// Whether results are float32: if rewards and these arrays all are.
+    /// Returns whether results are float32, which they are if rewards and all `others` are float32.
     pub(crate) fn is_single(&self, others: &[&Bound<'py, PyUntypedArray>]) -> bool {
         has_dtype::<f32>(&self.rewards) && others.iter().all(|array| has_dtype::<f32>(array))
     }

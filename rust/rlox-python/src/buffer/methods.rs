@@ -212,7 +212,7 @@ macro_rules! memory_buffer_methods {
 
             /// Continues from the result of `state`, with the same rows, indices, draws and
             /// priorities. The buffer must have the same columns, capacity and number of
-            /// environments (and alpha).
+            /// environments (a prioritized buffer also the same alpha).
             ///
             /// Raises CheckpointError or ShapeError for a state that does not fit; nothing changes
             /// then.
@@ -246,9 +246,9 @@ macro_rules! memory_buffer_methods {
             }
 
             /// Continues from a save, with the same rows, indices, draws and priorities. The saved
-            /// buffer must have the same columns and size (and alpha). In the folder of a
-            /// `MmapReplayBuffer` the name `newest` stands for the state that a reopened buffer
-            /// starts from.
+            /// buffer must have the same columns and size (a prioritized buffer also the same alpha). In
+            /// the folder of a `MmapReplayBuffer` the name `newest` stands for the state that a reopened
+            /// buffer starts from.
             ///
             /// Raises:
             ///     CheckpointError: a file is damaged (the message has the file and the byte) or

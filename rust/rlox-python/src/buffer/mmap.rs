@@ -24,8 +24,8 @@ use crate::errors::OrRaise;
 /// Rows are sealed in segments of 1/256 of `total_capacity`. If that is less than 1 MiB, a segment
 /// has 1 MiB, but at most a third of `hot_capacity`. If the process dies, the `n_unsealed` newest
 /// rows are lost; `flush` seals them. An observation is stored once, uint8 stays uint8 and frames of
-/// stacks are shared, as in `ReplayBuffer`. With the same pushes and seed both buffers sample the
-/// same rows.
+/// stacks are shared, as in `ReplayBuffer`. With the same pushes and seed this buffer and a
+/// `ReplayBuffer` sample the same rows.
 ///
 /// Args:
 ///     hot_capacity: smallest number of transitions in memory (2/256 of `total_capacity` if that is
@@ -209,7 +209,7 @@ impl PyMmapReplayBuffer {
 }
 
 /// Removes every save of the folder `path` except those named in `keep`, and the segments that no
-/// kept save lists; returns the number of removed segments.
+/// kept save lists; returns the number of removed segments and unfinished files.
 ///
 /// The rows that a `MmapReplayBuffer` left in the folder stay, whatever `keep` names.
 ///

@@ -32,8 +32,8 @@ use crate::errors::OrRaise;
 ///     n_envs: number of environments whose transitions are pushed together.
 ///     seed: batch i draws from `Stream(seed, "replay", i)`, unless `sample` gets its own seed.
 ///     sampler: the rule by which `sample` draws: "uniform" gives every transition the same
-///         probability, "episode_balanced" gives every episode the same one, and within it
-///         every transition.
+///         probability, "episode_balanced" gives every episode the same probability, and every
+///         transition within an episode.
 ///     obs_shape: shape of an observation.
 ///     obs_dtype: uint8 to uint64, int8 to int64, float32, float64 or bool.
 ///     obs_spaces: `{name: (dtype, shape)}` for observations that are dicts of arrays.

@@ -20,7 +20,7 @@ use crate::memory::views::View;
 
 /// A buffer of transitions, in memory or on disk.
 pub(super) trait Replay: Send + Sync + Sized {
-    /// Nanoseconds that a read may wait for the disk: `LONG` for a buffer on disk, 0 in memory.
+    /// Nanoseconds that a read may wait for the disk: `ALWAYS_RELEASE` for a buffer on disk, 0 in memory.
     const DISK_WAIT_NANOSECONDS: usize;
 
     /// Stores rows, which takes about `cost` nanoseconds.

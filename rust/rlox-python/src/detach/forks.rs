@@ -47,8 +47,8 @@ impl Drop for TaskGuard {
     }
 }
 
-/// Lets other threads fork while this thread waits for a lock. It holds no lock itself, and the lock
-/// may be held by a thread that wants to fork.
+/// Lets other threads fork while this thread waits for a lock. This thread holds no lock meanwhile,
+/// and the lock that it waits for may be held by a thread that wants to fork.
 fn let_threads_fork() {
     if OWN_TASKS.get() == 1 {
         GATE.leave();

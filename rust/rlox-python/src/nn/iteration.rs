@@ -171,7 +171,7 @@ impl PyIteration {
             target_kl,
         };
         let state = TrainStateArgs { parameters, first: exp_avg, second: Some(exp_avg_sq), steps };
-        let (rule, places) = (adam_rule(adam_eps), order.pass_rows());
+        let (rule, places) = (rule_with_eps(adam_eps), order.pass_rows());
         let iterated = self.run(py, &state, rule, |iteration, engine, parameters, adam| {
             iteration.ppo(engine, parameters, adam, &settings, places)
         })?;
@@ -255,7 +255,7 @@ impl PyIteration {
 }
 
 /// Returns a rule that only carries Adam's epsilon.
-const fn adam_rule(eps: f64) -> RmsProp {
+const fn rule_with_eps(eps: f64) -> RmsProp {
     RmsProp { alpha: 0.0, eps, tf_like: false }
 }
 

@@ -85,7 +85,7 @@ impl Shared<MmapReplayBuffer> {
     /// Same as [`MmapReplayBuffer::push`].
     pub fn push(&self, env_index: EnvIndex<'_>, rows: Transitions<'_>) -> Result<()> {
         push(&mut &*self, env_index, rows, |buffer| {
-            let _guard = buffer.lock_for_operation()?;
+            let _guard = buffer.lock_multi_step()?;
             // Another thread may have sealed rows in the meantime.
             let has_enough_room = buffer.read(|b| b.has_room() && b.max_unsealed_rows() < b.segment_rows)?;
             if has_enough_room { Ok(()) } else { seal(buffer) }
@@ -97,7 +97,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::flush`].
     pub fn flush(&self) -> Result<()> {
-        let _guard = self.lock_for_operation()?;
+        let _guard = self.lock_multi_step()?;
         flush(&mut &*self)
     }
 
@@ -106,7 +106,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::save`].
     pub fn save(&self, name: &str) -> Result<()> {
-        let _guard = self.lock_for_operation()?;
+        let _guard = self.lock_multi_step()?;
         save(&mut &*self, name)
     }
 
@@ -115,7 +115,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::restore`].
     pub fn restore(&self, name: &str) -> Result<()> {
-        let _guard = self.lock_for_operation()?;
+        let _guard = self.lock_multi_step()?;
         restore(&mut &*self, name)
     }
 
@@ -124,7 +124,7 @@ impl Shared<MmapReplayBuffer> {
     /// # Errors
     /// Same as [`MmapReplayBuffer::close`].
     pub fn close(&self, keep_files: bool) -> Result<()> {
-        let _guard = self.lock_for_operation()?;
+        let _guard = self.lock_multi_step()?;
         close(&mut &*self, keep_files)
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct ReopenedRows {
     pub header: Header,
 }
 
-/// Opens the rows that manifest `name` lists. `empty` has no rows; they must have its layout.
+/// Opens the rows that manifest `name` lists. They must have the layout of `empty`, which has no rows.
 ///
 /// The records and frame numbers of all rows are read and checked here. Observations are checked
 /// when they are sampled.

@@ -23,27 +23,27 @@ pub(in crate::buffer) struct RecordChecker<'a> {
     oldest: Vec<u64>,
     has_ended: bool,
     /// Whether the queues have no observation of a row that left the buffer.
-    is_complete: bool,
+    has_only_live_rows: bool,
 }
 
 impl<'a> RecordChecker<'a> {
-    /// Makes a checker of the rows of `ring`. `is_complete` says that the queues have no
+    /// Makes a checker of the rows of `ring`. `has_only_live_rows` says that the queues have no
     /// observation of a row that left the buffer.
     pub(in crate::buffer) fn new(
         ring: &'a EnvRing,
         flags_offset: usize,
         item_ranges: Vec<(u64, u64)>,
-        is_complete: bool,
+        has_only_live_rows: bool,
     ) -> Self {
         let newest = vec![None; item_ranges.len()];
         let oldest = vec![0; item_ranges.len()];
-        Self { ring, flags_offset, item_ranges, newest, oldest, has_ended: false, is_complete }
+        Self { ring, flags_offset, item_ranges, newest, oldest, has_ended: false, has_only_live_rows }
     }
 
     /// Checks the next record, which is that of the row at `position`.
     pub(in crate::buffer) fn check_record(&mut self, position: u64, record: &[u8]) -> Result<()> {
         let begins_episode = self.ring.is_first(position);
-        if self.is_complete && self.has_ended && !begins_episode {
+        if self.has_only_live_rows && self.has_ended && !begins_episode {
             return Err(Error::snapshot("episodes", format!("none at {position}"), "one after an end"));
         }
         let numbers = self.newest.iter_mut().zip(&mut self.oldest);
@@ -52,13 +52,13 @@ impl<'a> RecordChecker<'a> {
             let number = full_number(end, lower_half_at(record, column.saturating_mul(4)));
             // Each time a buffer was reopened at this position, a newest row may have been left
             // out.
-            let may_skip = begins_episode && !self.is_complete;
+            let may_skip = begins_episode && !self.has_only_live_rows;
             let is_next = match *newest {
                 Some(previous) if may_skip => number > previous,
                 Some(previous_number) => {
                     number.checked_sub(previous_number).is_some_and(|by| by == 1 || by == 2)
                 }
-                None if self.is_complete => number.checked_sub(start).is_some_and(|by| by <= 1),
+                None if self.has_only_live_rows => number.checked_sub(start).is_some_and(|by| by <= 1),
                 None => number >= start,
             };
             if !is_next || number >= end {
@@ -89,7 +89,7 @@ impl<'a> RecordChecker<'a> {
             return Err(Error::snapshot("streams", "an episode that goes on", "one that has ended"));
         }
         let is_covered = ring.episode_starts.front().is_some_and(|&first| first <= ring.start);
-        if self.is_complete && has_rows && !is_covered {
+        if self.has_only_live_rows && has_rows && !is_covered {
             let expected = "increasing positions that cover the rows held";
             return Err(Error::snapshot("episodes", format!("{:?}", ring.episode_starts), expected));
         }
@@ -98,7 +98,7 @@ impl<'a> RecordChecker<'a> {
             let is_valid = |&newest: &u64| {
                 let distance = end.checked_sub(newest);
                 distance.is_some_and(|by| {
-                    if self.is_complete { by == expected_distance } else { by >= expected_distance }
+                    if self.has_only_live_rows { by == expected_distance } else { by >= expected_distance }
                 })
             };
             if !newest.as_ref().is_none_or(is_valid) {

@@ -24,7 +24,7 @@ pub struct BufferState {
 impl BufferState {
     /// Makes the state from rows and these columns.
     pub(in crate::buffer) fn from_rows(rows: &MemoryRows, columns: Vec<SavedColumn>) -> Self {
-        let source = |source: Source| {
+        let saved_column = |source: Source| {
             let (mut bytes, mut next) = (Vec::new(), source.start);
             while next < source.end {
                 let part = rows.source_rows(&source, next);
@@ -34,7 +34,7 @@ impl BufferState {
             }
             (source.name, source.row_bytes, bytes)
         };
-        let row_columns = sources(rows).into_iter().map(source).collect();
+        let row_columns = sources(rows).into_iter().map(saved_column).collect();
         Self { layout: describe_buffer(rows), columns, rows: row_columns }
     }
 
@@ -72,7 +72,7 @@ impl BufferState {
             check_len("rows of the state", bytes.len(), expected, &source.name)?;
         }
         let n_unknown = self.rows.len().saturating_sub(source_rows.len());
-        check_len("state", n_unknown, 0, "rows of anything that the buffer does not have")?;
+        check_len("state", n_unknown, 0, "row columns that the buffer does not have")?;
         let read: &RowReader<'_> = &|source, numbers: Range<u64>, out: &mut [u8]| {
             let start = header.ranges.get(source).map_or(0, |range| range.0);
             let bytes = source_rows.get(source).copied().unwrap_or_default();

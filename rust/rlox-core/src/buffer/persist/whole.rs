@@ -135,7 +135,7 @@ impl<B: InMemoryBuffer> Shared<B> {
     /// # Errors
     /// Same as [`InMemoryBuffer::save`].
     pub fn save(&self, folder: &Path, name: &str) -> Result<SaveReport> {
-        let _guard = self.lock_for_operation()?;
+        let _guard = self.lock_multi_step()?;
         save(&mut &*self, folder, name)
     }
 
@@ -144,7 +144,7 @@ impl<B: InMemoryBuffer> Shared<B> {
     /// # Errors
     /// Same as [`InMemoryBuffer::load`].
     pub fn load(&self, folder: &Path, name: &str) -> Result<()> {
-        let _guard = self.lock_for_operation()?;
+        let _guard = self.lock_multi_step()?;
         load_into(&mut &*self, folder, name)
     }
 
@@ -153,7 +153,7 @@ impl<B: InMemoryBuffer> Shared<B> {
     /// # Errors
     /// The errors of `change` and of the wait.
     pub fn replace<T>(&self, change: impl FnOnce(&mut B) -> Result<T>) -> Result<T> {
-        let _guard = self.lock_for_operation()?;
+        let _guard = self.lock_multi_step()?;
         self.write(change)?
     }
 }

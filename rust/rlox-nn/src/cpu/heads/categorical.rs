@@ -43,13 +43,13 @@ pub(super) fn score<F: Number>(
 
 /// Sets the logits of actions that the mask forbids, so that these actions never happen.
 pub(super) fn mask_logits<F: Number>(logits: &mut [F], n: usize, action_mask: Option<&[bool]>) -> Result<()> {
-    let Some(checked_mask) = action_mask else { return Ok(()) };
-    check_len("mask", checked_mask.len(), logits.len(), "one for each choice")?;
+    let Some(allowed_choices) = action_mask else { return Ok(()) };
+    check_len("mask", allowed_choices.len(), logits.len(), "one for each choice")?;
     let masked_logit = F::from_f64(MASKED_LOGIT);
-    for (logit, &allowed) in logits.iter_mut().zip(checked_mask) {
+    for (logit, &allowed) in logits.iter_mut().zip(allowed_choices) {
         *logit = if allowed { *logit } else { masked_logit };
     }
-    let empty_row = checked_mask.chunks_exact(n).position(|row| row.iter().all(|&allowed| !allowed));
+    let empty_row = allowed_choices.chunks_exact(n).position(|row| row.iter().all(|&allowed| !allowed));
     empty_row.map_or(Ok(()), |row| {
         let name = format!("mask of row {row}");
         Err(Error::config(name, "false for every choice", "one that is allowed"))
