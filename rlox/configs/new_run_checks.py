@@ -12,11 +12,11 @@ __all__ = ["check_new_run"]
 
 def check_new_run(run: RunConfig) -> None:
     """Raise `ConfigError` for combinations that a new run may not use; do not call it for saved runs."""
-    _require_masks_of_each_step(run)
-    _require_one_unit_of_rewards(run)
+    _require_no_repeat_with_masks(run)
+    _require_comparable_rewards(run)
 
 
-def _require_masks_of_each_step(run: RunConfig) -> None:
+def _require_no_repeat_with_masks(run: RunConfig) -> None:
     """Raise `ConfigError` for masks with action repeat: the mask is not checked before a repeated action."""
     env = run.env
     for name in ("action_repeat", "repeat_action_probability"):
@@ -28,7 +28,7 @@ def _require_masks_of_each_step(run: RunConfig) -> None:
             )
 
 
-def _require_one_unit_of_rewards(run: RunConfig) -> None:
+def _require_comparable_rewards(run: RunConfig) -> None:
     """Raise `ConfigError` for hindsight with rewards that do not compare with those of `compute_reward`."""
     env, buffer = run.env, run.buffer
     if not isinstance(buffer, UniformConfig) or buffer.hindsight is None:

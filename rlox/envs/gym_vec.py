@@ -72,7 +72,7 @@ class SyncGymVecEnv(EnvOwner):
         self.n_envs = len(factories)
         self.seeding = Seeding(seed, self.n_envs, seeding)
         self.n_starts = 0
-        self._is_lent = False  # whether an evaluation borrowed and changed the environments
+        self._must_restart = False  # whether an evaluation borrowed and changed the environments
         self.envs = make_all(factories)
         require_distinct_envs(self.envs, name)
         try:
@@ -90,7 +90,7 @@ class SyncGymVecEnv(EnvOwner):
     def reset_into(self, obs: NDArray[Any]) -> None:
         """Start every environment's first episode; writes `[n_envs, obs_dim]`."""
         self.claim(self.envs)
-        self._is_lent = False
+        self._must_restart = False
         seeds = [self.seeding.start_seed(i, self.n_starts) for i in range(self.n_envs)]
         self.n_starts += 1
         infos = [self._reset_env(i, env, obs[i], seeds[i]) for i, env in enumerate(self.envs)]
@@ -107,7 +107,7 @@ class SyncGymVecEnv(EnvOwner):
     ) -> EpisodeEnds | None:
         """Step every environment in turn, resetting in place those whose episode ended."""
         self.require_ownership()
-        if self._is_lent:
+        if self._must_restart:
             return self._restart_all(obs, rewards, terminated, truncated)
         env_actions = self.actions.unbatch(self.actions.to_env(actions))
         ended_envs: list[int] = []
@@ -168,7 +168,7 @@ class SyncGymVecEnv(EnvOwner):
         if self.resume_grade == "exact":
             self.restore(state)
         else:
-            self._is_lent = self.n_starts > 0
+            self._must_restart = self.n_starts > 0
 
     def _restart_all(
         self,

@@ -148,7 +148,7 @@ def _reject_other_attribute(env_id: str, path: str, name: str) -> None:
 
 
 def _register_package(name: str) -> None:
-    package_info = next((_PACKAGES[start] for start in _PACKAGES if name.startswith(start)), None)
+    package_info = next((_PACKAGES[prefix] for prefix in _PACKAGES if name.startswith(prefix)), None)
     if package_info is None or name in gym.registry:
         return
     module, package, extra = package_info

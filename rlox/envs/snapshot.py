@@ -134,12 +134,12 @@ def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
     return wrappers
 
 
-def _has_save_methods(inner: Any) -> bool:
-    return callable(getattr(inner, "save_state", None)) and callable(getattr(inner, "load_state", None))
+def _has_save_methods(env: Any) -> bool:
+    return callable(getattr(env, "save_state", None)) and callable(getattr(env, "load_state", None))
 
 
-def _env_attributes(inner: Any) -> tuple[str, ...] | None:
-    module = type(inner).__module__
+def _env_attributes(unwrapped: Any) -> tuple[str, ...] | None:
+    module = type(unwrapped).__module__
     return next((f for package, f in _ENV_ATTRIBUTES.items() if module.startswith(package)), None)
 
 

@@ -163,9 +163,9 @@ def _q_network(policy: QPolicy) -> Network:
     net: Any = policy.q
     if type(net) is not DuelingMLP:
         return _mlp_network(net, "q")
-    streams = (("shared", net.shared), ("value", net.value), ("advantage", net.advantage))
+    named_parts = (("shared", net.shared), ("value", net.value), ("advantage", net.advantage))
     extracted_layers = [
-        _extract_layers(part, f"q.{name}", activate_last=name == "shared") for name, part in streams
+        _extract_layers(part, f"q.{name}", activate_last=name == "shared") for name, part in named_parts
     ]
     shared, value, advantage = (layers for layers, _ in extracted_layers)
     sizes = (*_layer_widths(shared)[:-1], *_layer_widths(advantage))

@@ -64,11 +64,11 @@ def forward(network: Network, obs: NDArray[np.float32], moments: Moments | None)
 
 
 def to_actions(
-    network: Network, outputs: NDArray[Any], start: int, bounds: ActionBounds | None
+    network: Network, outputs: NDArray[Any], first_choice: int, bounds: ActionBounds | None
 ) -> NDArray[Any]:
     """Return the environment's actions for `outputs` `[n, outputs]`: int64 `[n]`, or `[n, size]`."""
     if bounds is None:
-        choices: NDArray[np.int64] = outputs.argmax(-1) + start
+        choices: NDArray[np.int64] = outputs.argmax(-1) + first_choice
         return choices
     if network.head == "gaussian":
         clipped: NDArray[Any] = np.clip(outputs, bounds.low, bounds.high)

@@ -162,9 +162,9 @@ def _add_activation(graph: _Graph, x: str, activation: str) -> str:
     return graph.add({"tanh": "Tanh", "relu": "Relu", "elu": "Elu"}[activation], x)
 
 
-def _add_choice(graph: _Graph, outputs: str, start: int) -> None:
+def _add_choice(graph: _Graph, outputs: str, first_choice: int) -> None:
     argmax = graph.add("ArgMax", outputs, axis=1, keepdims=0)
-    graph.add("Add", argmax, graph.constant("action.start", np.array(start, np.int64)), name="action")
+    graph.add("Add", argmax, graph.constant("action.start", np.array(first_choice, np.int64)), name="action")
 
 
 def _add_vector(graph: _Graph, outputs: str, network: Network, bounds: ActionBounds) -> None:

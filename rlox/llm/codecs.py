@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from operator import index
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -28,6 +28,7 @@ UNKNOWN_CHARACTER = "\ufffd"  # stands for a token without text
 NONDETERMINISTIC_TEMPLATE = re.compile(r"strftime_now|\brandom\b|\blipsum\b")  # output differs per call
 PATH_KEYS = ("name_or_path", "tokenizer_file", "vocab_file", "merges_file")  # paths of a tokenizer's files
 Messages = list[dict[str, Any]]  # {"role": ..., "content": ...} each
+Continuation = Literal["answer", "more", ""]  # what follows a conversation: see `Codec.encode_chat`
 
 
 class Codec(Protocol):
@@ -56,10 +57,7 @@ class Codec(Protocol):
         """Return the fraction of the answer, with its EOS, that the completion has at the same position."""
 
     def encode_chat(
-        self,
-        messages: Messages,
-        continuation: Literal["answer", "more", ""],
-        template_kwargs: Mapping[str, Any],
+        self, messages: Messages, continuation: Continuation, template_kwargs: Mapping[str, Any]
     ) -> NDArray[np.int64]:
         """Return the token ids of a conversation.
 
@@ -92,10 +90,7 @@ class _BuiltinCodec(ABC):
         return float(np.equal(start_ids, expected[: len(start_ids)]).sum() / len(expected))
 
     def encode_chat(
-        self,
-        messages: Messages,
-        continuation: Literal["answer", "more", ""],
-        template_kwargs: Mapping[str, Any],
+        self, messages: Messages, continuation: Continuation, template_kwargs: Mapping[str, Any]
     ) -> NDArray[np.int64]:
         """Raise `ConfigError`: there is no chat template."""
         raise ConfigError(
@@ -299,10 +294,7 @@ class Tokenizer:
         return any(int(token) in self.eos_ids for token in tokens)
 
     def encode_chat(
-        self,
-        messages: Messages,
-        continuation: Literal["answer", "more", ""],
-        template_kwargs: Mapping[str, Any],
+        self, messages: Messages, continuation: Continuation, template_kwargs: Mapping[str, Any]
     ) -> NDArray[np.int64]:
         """As `Codec.encode_chat`, with the tokenizer's chat template."""
         (ids,) = self.encode_chats([messages], continuation, template_kwargs)
@@ -382,10 +374,8 @@ def tokenize(codec: Codec, requests: Sequence[TokenizeRequest]) -> list[NDArray[
         groups.setdefault((request.mode, json.dumps(request.template_kwargs, sort_keys=True)), []).append(i)
     ids_by_request: dict[int, NDArray[np.int64]] = {}
     for (mode, _), indices in groups.items():
-        contents, template_kwargs = (
-            [requests[i].content for i in indices],
-            requests[indices[0]].template_kwargs,
-        )
+        contents = [requests[i].content for i in indices]
+        template_kwargs = requests[indices[0]].template_kwargs
         if mode in ("text", "ended"):
             encoding = codec.encode_all(contents, mode == "ended")
         elif mode == "generated":
@@ -398,12 +388,7 @@ def tokenize(codec: Codec, requests: Sequence[TokenizeRequest]) -> list[NDArray[
 
 def _until_end(ids: Ids, eos_ids: tuple[int, ...]) -> list[int]:
     """Return the tokens before the first EOS."""
-    ids_before_eos = []
-    for token in _as_token_ids(ids):
-        if token in eos_ids:
-            break
-        ids_before_eos.append(token)
-    return ids_before_eos
+    return list(takewhile(lambda token: token not in eos_ids, _as_token_ids(ids)))
 
 
 def _as_token_ids(ids: Ids) -> list[int]:

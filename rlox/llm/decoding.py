@@ -198,7 +198,7 @@ class _CachedDecoder:
         self._model = model
         ids = pad_sequence(rows, batch_first=True, padding_side="left")
         lengths = torch.tensor([len(row) for row in rows]).to(ids.device)
-        self._last_columns = width = ids.shape[1]
+        self._n_columns = width = ids.shape[1]
         self._mask: Tensor | None = None
         if any(len(row) != width for row in rows):
             self._mask = torch.ones(len(rows), width + max_new_tokens, dtype=torch.bool, device=ids.device)
@@ -214,13 +214,13 @@ class _CachedDecoder:
         if self._stepper is not None:
             self.logits = self._stepper(tokens)
             return
-        self._last_columns += 1
-        self._model.require_positions(self._last_columns)
+        self._n_columns += 1
+        self._model.require_positions(self._n_columns)
         ids = tokens.unsqueeze(1)
         self.logits, self._cache = self._model.decode_step(ids, self._attention_mask(), self._cache)
 
     def _attention_mask(self) -> Tensor | None:
-        return None if self._mask is None else self._mask[:, : self._last_columns]
+        return None if self._mask is None else self._mask[:, : self._n_columns]
 
 
 class _UncachedDecoder:

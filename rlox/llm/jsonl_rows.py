@@ -76,7 +76,7 @@ def _parse_line(line: bytes, place: str, is_first: bool) -> Any:
     except RecursionError:
         row, is_too_deep = None, True
     except ValueError as error:
-        format_hint = _format_of(line) if is_first else ""
+        format_hint = _format_hint(line) if is_first else ""
         raise ConfigError(f"{place} is no JSON: {error}{format_hint}") from error
     else:
         is_too_deep = line.count(b"[") + line.count(b"{") > MAX_DEPTH and _is_deep(row)
@@ -111,7 +111,7 @@ def _is_deep(value: Any) -> bool:
     return True
 
 
-def _format_of(line: bytes) -> str:
+def _format_hint(line: bytes) -> str:
     """Return a hint if the line begins a file of another format, with how to convert it."""
     description = next(
         (format_text for magic_bytes, format_text in OTHER_FORMATS.items() if line.startswith(magic_bytes)),

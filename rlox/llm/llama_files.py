@@ -170,10 +170,10 @@ def is_llama(folder: Path) -> bool:
         model_config = json.loads((folder / CONFIG_FILE).read_bytes())
     except JSON_ERRORS as error:
         raise CheckpointError(f"{folder / CONFIG_FILE} is no JSON: {error}{adapter_hint(folder)}") from error
-    return _is_llama(model_config) and not _unsupported_settings(model_config)
+    return _names_llama(model_config) and not _unsupported_settings(model_config)
 
 
-def _is_llama(model_config: Any) -> bool:
+def _names_llama(model_config: Any) -> bool:
     return isinstance(model_config, dict) and ARCHITECTURE in (model_config.get("architectures") or ())
 
 
@@ -195,7 +195,7 @@ def _unsupported_settings(model_config: dict[str, Any]) -> str:
 
 
 def _parse_size(folder: Path, model_config: Any) -> LlamaSize:
-    if not _is_llama(model_config):
+    if not _names_llama(model_config):
         raise CheckpointError(f"{folder / CONFIG_FILE}: expected architectures=[{ARCHITECTURE}]")
     if unsupported := _unsupported_settings(model_config):
         raise CheckpointError(

@@ -77,7 +77,7 @@ class MlflowSink:
         run = self._find_run() or self._create_run()
         self._run_id = run.info.run_id
         self._start_ms = int(run.info.start_time)
-        self._describe(run)
+        self._log_hyperparameters(run)
         rows_to_keep = first_rows(self._run_dir, rows)
         history = sorted(self._history(ROW_METRIC), key=lambda m: m.timestamp)
         if (self._address or "sqlite").startswith(HTTP):
@@ -145,7 +145,7 @@ class MlflowSink:
 
     def _experiment_id(self) -> str:
         name = str(self._run_info.logger_config["experiment"])
-        location = None if self._address else _artifacts(self._run_dir)
+        location = None if self._address else _artifacts_uri(self._run_dir)
         experiment = self._client.get_experiment_by_name(name)
         if experiment is None:
             with suppress(Exception):  # another run may have created it just now
@@ -164,7 +164,7 @@ class MlflowSink:
         now = int(time.time() * 1000)
         return self._client.create_run(self._experiment, now, tags, self._run_info.name)
 
-    def _describe(self, run: Any) -> None:
+    def _log_hyperparameters(self, run: Any) -> None:
         """Log hyperparameters once; those that a resume changed become tags, as MLflow fixes parameters."""
         if run.info.status != "RUNNING":
             self._client.update_run(self._run_id, status="RUNNING")
@@ -239,7 +239,7 @@ def _name(metric: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", metric)
 
 
-def _artifacts(run_dir: Path) -> str:
+def _artifacts_uri(run_dir: Path) -> str:
     return (run_dir / "mlruns" / "artifacts").as_uri()
 
 
@@ -264,7 +264,7 @@ def _is_inside(address: str, run_dir: Path) -> bool:
     url = urlsplit(address)
     if url.scheme not in ("", "file") or url.netloc:
         return False
-    root = urlsplit(_artifacts(run_dir)).path
+    root = urlsplit(_artifacts_uri(run_dir)).path
     return Path(unquote(url.path)).resolve().is_relative_to(Path(unquote(root)).resolve())
 
 

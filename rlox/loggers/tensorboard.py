@@ -53,7 +53,7 @@ class TensorboardSink:
         self.folder.mkdir(parents=True, exist_ok=True)
         files = sorted(self.folder.glob(f"{PREFIX}*{SUFFIX}"))
         ends = self._record_ends(files[-1]) if files else []
-        n_header = self._header_size(files[-1], ends) if files else HEADER_RECORDS
+        n_header = self._count_header_records(files[-1], ends) if files else HEADER_RECORDS
         n_rows = len(ends) - n_header
         if n_rows < 0 or n_rows > rows:
             content = files[-1].read_bytes()[: ends[n_header + rows - 1]] if n_rows > rows else self._header()
@@ -111,7 +111,7 @@ class TensorboardSink:
             ]
         )
 
-    def _header_size(self, path: Path, ends: Sequence[int]) -> int:
+    def _count_header_records(self, path: Path, ends: Sequence[int]) -> int:
         """Count the records of a file before those of its rows."""
         if len(ends) <= OLD_HEADER_RECORDS:
             return HEADER_RECORDS

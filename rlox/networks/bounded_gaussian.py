@@ -53,11 +53,11 @@ class BoundedGaussianPolicy(nn.Module):
         deviation = actions - mean
 
         def learn(slope: Tensor) -> None:
-            each = slope.unsqueeze(-1)
+            row_slope = slope.unsqueeze(-1)
             precision = (-2.0 * log_std).exp()
-            net.learn(each * deviation * precision * (1.0 - mean.square()))
+            net.learn(row_slope * deviation * precision * (1.0 - mean.square()))
             is_unclipped = (self.log_std >= LOG_STD_MIN) & (self.log_std <= LOG_STD_MAX)
-            log_std_gradient = (each * (deviation.square() * precision - 1.0)).sum(0)
+            log_std_gradient = (row_slope * (deviation.square() * precision - 1.0)).sum(0)
             gradient_of(self.log_std).copy_(log_std_gradient * is_unclipped)
 
         return log_normal(actions, mean, log_std).sum(-1), learn

@@ -33,7 +33,7 @@ class DuelingMLP(nn.Module):
         super().__init__()
         sizes, outputs_per_action = (obs_dim, *widths), atoms or 1
         self._shape = None if atoms is None else (n_actions, atoms)
-        stream_sizes = (*sizes[-2:], outputs_per_action), (*sizes[-2:], n_actions * outputs_per_action)
+        branch_sizes = (*sizes[-2:], outputs_per_action), (*sizes[-2:], n_actions * outputs_per_action)
         self.shared: nn.Module
         self.value: nn.Module
         self.advantage: nn.Module
@@ -41,10 +41,10 @@ class DuelingMLP(nn.Module):
             self.shared = mlp(sizes[:-1], activation)
             if len(widths) > 1:
                 self.shared.append(ACTIVATIONS[activation]())
-            self.value, self.advantage = (mlp(stream, activation) for stream in stream_sizes)
+            self.value, self.advantage = (mlp(stream, activation) for stream in branch_sizes)
         else:
             self.shared = NoisyMLP(sizes[:-1], activation, sigma, activate_last=True)
-            self.value, self.advantage = (NoisyMLP(stream, activation, sigma) for stream in stream_sizes)
+            self.value, self.advantage = (NoisyMLP(stream, activation, sigma) for stream in branch_sizes)
         self._noise_sizes = [noise_size(net) for net in (self.shared, self.value, self.advantage)]
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:

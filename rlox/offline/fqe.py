@@ -231,7 +231,7 @@ class _FQEData:
         self.inputs, self.next_inputs, self._start_inputs = tensors
         self.width = int(self.inputs.shape[1])
         self._start_weights = _bootstrap_weights(len(starts), settings)
-        self._episode = torch.from_numpy(np.cumsum(_start_marks(starts, self._n_rows)) - 1)
+        self._episode_of_row = torch.from_numpy(np.cumsum(_start_marks(starts, self._n_rows)) - 1)
 
     def draw_rows(self, update: int) -> NDArray[np.int64]:
         """Draw the rows of a batch uniformly."""
@@ -241,7 +241,7 @@ class _FQEData:
 
     def weights(self, rows: Tensor) -> Tensor:
         """Return how often each Q function uses the episodes of `rows`, `[1 + members, B]`."""
-        return self._start_weights[:, self._episode[rows]]
+        return self._start_weights[:, self._episode_of_row[rows]]
 
     def select_outputs(self, outputs: Tensor, choice: Tensor | None, rows: Tensor | None) -> Tensor:
         """Select the actions' values `[1 + members, B]` from outputs `[1 + members, B, outputs]`."""

@@ -261,8 +261,8 @@ def newest_checkpoint(run_dir: Path) -> Path | None:
 def intact_checkpoints(run_dir: Path) -> Iterator[tuple[Path, Checkpoint]]:
     """Yield the intact checkpoints of a run, newest first; log a warning for each damaged one."""
     with _read_errors():
-        steps = step_folders(run_dir / "checkpoints")
-    for folder in reversed(steps):
+        folders = step_folders(run_dir / "checkpoints")
+    for folder in reversed(folders):
         try:
             checkpoint = read_checkpoint(folder)
         except CheckpointError as error:

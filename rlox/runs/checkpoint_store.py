@@ -109,13 +109,13 @@ class CheckpointStore:
             # zip leaves an empty folder; `rmdir` fails for one with files, which is not ours and stays
             path.rmdir()
             return
-        same = next((f for f in step_folders(self.root) if clock_of(f) == clock), None)
-        if same is None:
-            same = self.root / _step_name(int(clock[self.unit]))
-            self.disk.rename(path, same)
+        same_folder = next((f for f in step_folders(self.root) if clock_of(f) == clock), None)
+        if same_folder is None:
+            same_folder = self.root / _step_name(int(clock[self.unit]))
+            self.disk.rename(path, same_folder)
         else:
             self.disk.remove(path)
-        self._link(path.name, same)
+        self._link(path.name, same_folder)
 
     def _folder_of(self, checkpoint: Checkpoint) -> Path:
         """Return the folder of a checkpoint; its name has the updates if another one exists at its step."""

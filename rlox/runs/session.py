@@ -125,8 +125,8 @@ class Session:
             if evaluation is not None:
                 best = bool(self.config.eval.every) and self._is_best(evaluation)
                 checkpoint = self._save_checkpoint(best, wait=True)
-            disk_note = "while no checkpoint could be written to the disk" if checkpoint is None else ""
-            return self._make_outcome(evaluation, checkpoint, disk_note)
+            abandoned_during = "" if checkpoint else "while no checkpoint could be written to the disk"
+            return self._make_outcome(evaluation, checkpoint, abandoned_during)
         except StopRequested:
             return self._make_outcome(None, None, "in the middle of an update or a rollout")
         except NonFiniteError:
@@ -183,7 +183,7 @@ class Session:
                 self._handle_evaluation(self._evaluate())
             else:
                 self._evaluation_owed = False
-                self._stop_if_reached(mean)
+                self._stop_after_evaluation(mean)
         if (
             self._is_stop_requested
             or not self.algorithm.clock.units_left
@@ -255,7 +255,7 @@ class Session:
             self._evaluation_owed = self._is_stop_requested
             return
         self._evaluation_owed = False
-        self._stop_if_reached(evaluation.mean)
+        self._stop_after_evaluation(evaluation.mean)
         self._write_last_row()
         is_best = self._is_best(evaluation)
         if self._on_evaluation:
@@ -263,7 +263,7 @@ class Session:
         if is_best:
             self._save_checkpoint(best=True)
 
-    def _stop_if_reached(self, mean: float) -> None:
+    def _stop_after_evaluation(self, mean: float) -> None:
         score = self.config.stop.score
         if score is not None and math.isfinite(mean) and mean >= score:
             self.algorithm.stop("score")
@@ -339,7 +339,7 @@ class Session:
         with StopDeadline().active():  # this one never starts, so it interrupts no save
             return self._saver.save(self._make_checkpoint, best, wait)
 
-    def _make_checkpoint(self, logs: dict[str, int], with_rows: bool) -> Checkpoint:
+    def _make_checkpoint(self, log_offsets: dict[str, int], with_rows: bool) -> Checkpoint:
         clock = self.algorithm.clock
         session = {
             "seconds": self._elapsed_seconds(),
@@ -348,7 +348,7 @@ class Session:
             "evaluation_owed": self._evaluation_owed,
         }
         store = SegmentStore(self.run_dir / REPLAY, replay_name(clock)) if with_rows else NullStore()
-        return self.algorithm.checkpoint(logs, session, store)
+        return self.algorithm.checkpoint(log_offsets, session, store)
 
     def _metrics_row(self) -> dict[str, float | int | None]:
         algorithm, seconds = self.algorithm, self._elapsed_seconds()

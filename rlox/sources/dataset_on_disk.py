@@ -36,7 +36,7 @@ class DatasetOnDisk:
         self._file_columns: dict[str, FileColumn] = {name: columns[name] for name in WIDE_COLUMNS}
         n = len(columns["rewards"])
         numbers = np.arange(n + 1).reshape(-1, 1)
-        self._rows = OfflineDatasetBuffer(
+        self._row_numbers = OfflineDatasetBuffer(
             numbers[:-1], numbers[1:], np.zeros(n, np.uint8), columns["rewards"],
             columns["terminated"], columns["truncated"], seed=seed,
         )  # fmt: skip
@@ -47,7 +47,7 @@ class DatasetOnDisk:
                 self._moments = dict(zip(("obs_mean", "obs_std"), moments, strict=True))
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._row_numbers)
 
     def stats(self) -> dict[str, Any]:
         """Like `OfflineDatasetBuffer.stats`."""
@@ -55,7 +55,7 @@ class DatasetOnDisk:
             "obs_dim": _width(self._file_columns["obs"]),
             "act_dim": _width(self._file_columns["actions"]),
         }
-        return {**self._rows.stats(), **dims, **self._moments}
+        return {**self._row_numbers.stats(), **dims, **self._moments}
 
     def sample(
         self,
@@ -66,7 +66,7 @@ class DatasetOnDisk:
         out: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Like `OfflineDatasetBuffer.sample`."""
-        sample = self._rows.sample(batch_size, seed, n_batches=n_batches)
+        sample = self._row_numbers.sample(batch_size, seed, n_batches=n_batches)
         rows: NDArray[Any] = sample["indices"]
         result = sample if out is None else out
         for name in sample.keys() - WIDE_COLUMNS:
@@ -81,7 +81,7 @@ class DatasetOnDisk:
         self, batch_size: int, seq_len: int, seed: int | None = None
     ) -> dict[str, NDArray[Any]]:
         """Like `OfflineDatasetBuffer.sample_trajectories`."""
-        sample = self._rows.sample_trajectories(batch_size, seq_len, seed)
+        sample = self._row_numbers.sample_trajectories(batch_size, seq_len, seed)
         mask = sample["mask"]
         rows = sample["obs"][..., 0][mask]
         for name in ("obs", "actions"):

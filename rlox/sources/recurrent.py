@@ -53,14 +53,14 @@ class RecurrentCollector(RolloutCollector):
         # from the states, not from the tracker's lengths, which continue after a lost life
         is_first[0] = ~self._state.any(1)
 
-        def explore(generator: torch.Generator) -> Sampler:
+        def build_sampler(generator: torch.Generator) -> Sampler:
             return self._make_sampler(policy, arena, first_state, generator)
 
         def score(arena: Arena, final_obs: FinalObsTable | None) -> None:
             is_first[1:] = (arena.terminated | arena.truncated)[:-1]
             self._score_sequences(policy, arena, final_obs, first_state, is_first)
 
-        rollout = self._fill_and_score(arena, policy, explore, score)
+        rollout = self._fill_and_score(arena, policy, build_sampler, score)
         extras = {**rollout.extras, "is_first": torch.from_numpy(is_first.reshape(-1))}
         return replace(rollout, first_state=first_state, extras=extras)
 

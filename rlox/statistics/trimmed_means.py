@@ -27,7 +27,7 @@ def trimmed_difference(x: Array, y: Array, is_trimmed: bool, level: float) -> In
     Biometrika 60, 369-374) with a pooled variance, because both are assumed to be runs of the same algorithm.
     The interval is NaN if trimming leaves fewer than two runs of either.
     """
-    x_stats, y_stats = _trimmed(x, is_trimmed), _trimmed(y, is_trimmed)
+    x_stats, y_stats = _trimmed_statistics(x, is_trimmed), _trimmed_statistics(y, is_trimmed)
     difference, degrees_of_freedom = x_stats[0] - y_stats[0], x_stats[2] + y_stats[2] - 2
     if min(x_stats[2], y_stats[2]) < 2:
         return Interval(difference, math.nan, math.nan)
@@ -50,7 +50,7 @@ def t_quantile(level: float, degrees_of_freedom: int) -> float:
     return math.sqrt(degrees_of_freedom) * math.tan(low)
 
 
-def _trimmed(values: Array, is_trimmed: bool) -> tuple[float, float, int]:
+def _trimmed_statistics(values: Array, is_trimmed: bool) -> tuple[float, float, int]:
     """Return the trimmed mean, the sum of squares of the Winsorized values, and the number of values left."""
     ordered = np.sort(values)
     n_cut = ordered.size // 4 if is_trimmed else 0

@@ -41,7 +41,7 @@ def run_bench(config: BenchConfig) -> int:
     for path in filter(None, (config.out, config.summary)):
         _require_writable(Path(path))
     record = _new_record(config)
-    with _show_partial(record, config):
+    with _print_partial_on_signal(record, config):
         for number in range(config.suite.passes):
             _run_pass(record, config, number)
         if config.instructions:
@@ -151,7 +151,7 @@ def _measure_again(record: BenchRecord, config: BenchConfig, names: Collection[s
 
 
 @contextmanager
-def _show_partial(record: BenchRecord, config: BenchConfig) -> Iterator[None]:
+def _print_partial_on_signal(record: BenchRecord, config: BenchConfig) -> Iterator[None]:
     """After a signal print partial results, but write no file: a baseline has to be whole."""
     try:
         yield

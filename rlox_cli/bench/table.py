@@ -36,7 +36,7 @@ def _row(case: CaseMeasurements, verdict: BaselineVerdict | None, heads: Sequenc
     cells = {
         "case": case.name,
         "time": duration(statistics.median(case.seconds)),
-        "ratio to the fastest peer": "-" if fastest_peer is None else _ratio(*fastest_peer),
+        "ratio to the fastest peer": "-" if fastest_peer is None else _ratio_text(*fastest_peer),
         "to the yardstick": f"{estimate.ratio:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]",
         "noise": f"{100 * estimate.relative_error:.1f}%",
         "instructions": f"{case.instructions:,.0f}" if case.instructions else "-",
@@ -45,7 +45,7 @@ def _row(case: CaseMeasurements, verdict: BaselineVerdict | None, heads: Sequenc
     return [cells[head] for head in heads]
 
 
-def _ratio(peer: str, ratio: Ratio) -> str:
+def _ratio_text(peer: str, ratio: Ratio) -> str:
     return f"{ratio.value:.3g}x [{ratio.low:.3g}, {ratio.high:.3g}] {peer}"
 
 

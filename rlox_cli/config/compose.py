@@ -107,7 +107,9 @@ def run_sweep(call: Call, args: list[str], task: SweepTask) -> int:
 
 
 @contextmanager
-def sweep_job(call: Call, args: list[str], task: TaskFunction) -> Iterator[Callable[[int, list[str]], None]]:
+def job_launcher(
+    call: Call, args: list[str], task: TaskFunction
+) -> Iterator[Callable[[int, list[str]], None]]:
     """Yield a function that launches one job as Hydra does, from the job's number and overrides.
 
     `args` are the arguments of the sweep.

@@ -38,7 +38,7 @@ def rewrite_overrides(raw_overrides: Sequence[str], folders: Sequence[Path]) -> 
         for o in rewrite_override(env_id_as_group(override, env_overrides), folders)
     ]
     _require_matching_preset(overrides, folders)
-    return [*overrides, *_disable_preset(overrides), *displaced_defaults(overrides, folders)]
+    return [*overrides, *_no_preset_override(overrides), *conflicting_key_resets(overrides, folders)]
 
 
 def require_no_password(override: str) -> None:
@@ -78,7 +78,7 @@ def has_several_values(override: str) -> bool:
     return False
 
 
-def _disable_preset(overrides: Sequence[str]) -> list[str]:
+def _no_preset_override(overrides: Sequence[str]) -> list[str]:
     """Return `tuned=none` for the user's own model or text: presets of text are for small new models."""
     values = dict(o.split("=", 1) for o in overrides if "=" in o)
     has_own_text = values.get("dataset", "null") != "null" or values.get("model", TINY) not in (TINY, "null")
@@ -164,7 +164,7 @@ def _require_matching_preset(overrides: Sequence[str], folders: Sequence[Path]) 
             )
 
 
-def displaced_defaults(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
+def conflicting_key_resets(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
     """Yield overrides that reset keys to their defaults, because a typed key excludes their use.
 
     A preset may have set these keys. If both keys are typed, they contradict each other, which is an error.

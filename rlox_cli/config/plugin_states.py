@@ -27,7 +27,7 @@ def plugin_state(entry: PluginEntry) -> str:
     ]
     if other_sources:
         return f"{IGNORED}: {', '.join(other_sources)} offers this name too; uninstall one of them"
-    if entry.kind == "conf" and entry not in [conf_offer for conf_offer, _ in conf_folders()]:
+    if entry.kind == "conf" and entry not in [conf_entry for conf_entry, _ in conf_folders()]:
         return f"{IGNORED}: no folder {entry.entry_point.value} is installed"
     return "ready"
 

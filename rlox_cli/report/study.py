@@ -69,8 +69,8 @@ class Study:
 
     def notes(self) -> Iterator[str]:
         """Yield caveats on the numbers."""
-        yield from _few_seeds(self.cells)
-        yield from _repeated_seeds(self.cells)
+        yield from _few_seeds_notes(self.cells)
+        yield from _repeated_seeds_notes(self.cells)
         kinds = Counter(run.score_kind for run in self.runs if run.is_counted)
         if set(kinds) - {FINAL}:
             kinds_text = ", ".join(f"{kind} of {n} run{'s' * (n != 1)}" for kind, n in kinds.most_common())
@@ -200,7 +200,7 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
+def _few_seeds_notes(cells: Sequence[Cell]) -> Iterator[str]:
     sizes = [len(cell.counted_runs) for cell in cells if cell.counted_runs]
     if not sizes:
         yield "No run has a score yet: there is nothing to compare."
@@ -217,7 +217,7 @@ def _few_seeds(cells: Sequence[Cell]) -> Iterator[str]:
         )
 
 
-def _repeated_seeds(cells: Sequence[Cell]) -> Iterator[str]:
+def _repeated_seeds_notes(cells: Sequence[Cell]) -> Iterator[str]:
     repeated = []
     for cell in cells:
         seeds = Counter(run.seed for run in cell.counted_runs if run.seed is not None)

@@ -62,9 +62,8 @@ def run_training(
 
         def on_evaluation(result: Evaluation, is_best: bool) -> None:
             step = f"{progress.unit_label(algorithm.clock.unit)} {algorithm.clock.now:,}"
-            call.reporter.message(
-                "evaluated", f"  eval    {step}: {summary.evaluation_line(result, is_best)}"
-            )
+            line = summary.evaluation_line(result, is_best)
+            call.reporter.message("evaluated", f"  eval    {step}: {line}")
 
         session = Session(
             algorithm,
@@ -96,6 +95,11 @@ def run_training(
     call.reporter.message("ended", summary.closing_lines(config, data, folder.path, best, cause))
     if offline := summary.offline_message(config, folder.path):
         call.reporter.message("ended", offline)
+    return _end_status(call, status, reason)
+
+
+def _end_status(call: Call, status: str, reason: str) -> dict[str, Any]:
+    """Return the status and the exit code of a run that ended; report a failed run."""
     if status == RUN_FAILED:
         call.reporter.report_error(f"rlox {call.name}: {reason}")
         return {"status": status, "code": NON_FINITE, "message": reason}

@@ -17,7 +17,7 @@ from rlox.configs import RunConfig, make
 from rlox.errors import ConfigError
 from rlox_cli.config import validate
 from rlox_cli.config.options import group_options
-from rlox_cli.config.overrides import displaced_defaults
+from rlox_cli.config.overrides import conflicting_key_resets
 from rlox_cli.config.run_schema import ALGO, RUN
 from rlox_cli.config.schema import Key, is_below_open_key
 from rlox_cli.config.variants import VariantSource
@@ -128,7 +128,7 @@ def _read_master_space(app: Hydra, master: DictConfig, params: dict[Any, Any]) -
     space = read_space(parser.parse_overrides([*parameter_overrides, *map(str, task_overrides)]))
     # like typed overrides, those of the space reset keys of a preset that conflict with them
     all_overrides = [*space.fixed_overrides, *(d.override(d.extreme_values[0]) for d in space.dimensions)]
-    displaced = displaced_defaults(all_overrides, list(VariantSource.current_folders))
+    displaced = conflicting_key_resets(all_overrides, list(VariantSource.current_folders))
     return replace(space, fixed_overrides=(*space.fixed_overrides, *displaced))
 
 

@@ -123,8 +123,8 @@ class RemoteJob:
         call = Call(command, worker_init["typed"], signals, worker_init["full_trace"], reporter)
         task = TrainTask(call)
         task.common_overrides = frozenset(worker_init["common"])
-        with compose.sweep_job(call, worker_init["args"], task) as job:
-            job(self.number, self.overrides)
+        with compose.job_launcher(call, worker_init["args"], task) as launch:
+            launch(self.number, self.overrides)
 
     def _requested_signal(self) -> int | None:
         """Return the signal that the sweep requests, or SIGTERM if the sweep has exited."""

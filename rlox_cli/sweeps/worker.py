@@ -121,9 +121,9 @@ def _run_jobs(
     call = Call(command, worker_init["typed"], signals, worker_init["full_trace"], reporter)
     task = TrainTask(call)
     task.common_overrides = frozenset(worker_init["common"])
-    with compose.sweep_job(call, worker_init["args"], task) as job:
+    with compose.job_launcher(call, worker_init["args"], task) as launch:
         while "job" in (order := orders_queue.get()):
-            job(order["job"], order["overrides"])
+            launch(order["job"], order["overrides"])
     return OK
 
 

@@ -25,7 +25,7 @@ def lose_steps(steps: Collection[int]) -> Iterator[None]:
     def step(self: Any, *args: Any) -> Any:
         nonlocal n_steps
         n_steps += 1
-        self._is_lent = n_steps in steps
+        self._must_restart = n_steps in steps
         return step_into(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -39,9 +39,9 @@ class VPGLearner(PolicyLearner):
         return Update(dict(zip(METRIC_NAMES, row.tolist(), strict=True)), count=1, samples=n)
 
 
-def make(config, tools):
+def make(config, context):
     """Make the components of a run."""
-    return build_on_policy_run(config, tools, lambda policy: VPGLearner(policy, config.algo))
+    return build_on_policy_run(config, context, lambda policy: VPGLearner(policy, config.algo))
 
 
 class VPG(Algorithm):

@@ -34,18 +34,18 @@ class DQNLearnerMixin:
     config: DQNConfig
     optimizer: Any
     target_network: TargetUpdater
-    n_copies: int = 0  # target updates that were due up to the present environment step
+    n_target_updates: int = 0  # target updates that were due up to the present environment step
 
     def state(self) -> dict[str, Any]:
         """Return the learner's state with the number of target updates."""
         state: dict[str, Any] = super().state()  # type: ignore[misc]
-        state["optimizer"]["copied"] = self.n_copies
+        state["optimizer"]["copied"] = self.n_target_updates
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
         super().restore(state)  # type: ignore[misc]
-        self.n_copies = int(state["optimizer"]["copied"])
+        self.n_target_updates = int(state["optimizer"]["copied"])
 
     def _apply_schedules(self, env_steps: int, clock: Clock) -> None:
         """Set the learning rate and apply the target network updates that are due.
@@ -53,12 +53,14 @@ class DQNLearnerMixin:
         The online network did not change between them, so n updates equal one with tau 1 - (1 - tau)^n.
         """
         self.optimizer.lr = self.config.at("learning_rate", clock.remaining)
-        due = env_steps // self.config.target_update_interval
-        copies = due - self.n_copies
-        if copies > 0:
-            self.n_copies = due
+        n_due = env_steps // self.config.target_update_interval
+        n_new_updates = n_due - self.n_target_updates
+        if n_new_updates > 0:
+            self.n_target_updates = n_due
             tau = self.config.tau
-            self.target_network.polyak_update(tau if copies == 1 else 1.0 - (1.0 - tau) ** copies)
+            self.target_network.polyak_update(
+                tau if n_new_updates == 1 else 1.0 - (1.0 - tau) ** n_new_updates
+            )
 
     def _add_metrics(self, update: Update, env_steps: int, clock: Clock) -> Update:
         """Add the learning rate and, without noisy networks, epsilon to the update's metrics."""

@@ -37,14 +37,20 @@ def is_new_model(config: RunConfig, objects: TextRuntimeObjects) -> bool:
     return objects.model is None and objects.size is None and config.model in (None, TINY)
 
 
-def make_codec(config: RunConfig, task: Task | None, model: nn.Module | None, has_size: bool) -> Codec | None:
+def make_codec(
+    config: RunConfig, task: Task | None, model: nn.Module | None, has_checkpoint_size: bool
+) -> Codec | None:
     """Return the configured tokenizer, else the model's, else the task's codec, bytes or None.
 
     `has_size`: a checkpoint gives the size of the model, so the model's folder is not needed.
     """
     has_model_folder = model is None and config.model not in (None, TINY)
     needs_tokenizer = config.dataset is not None and config.tokenizer is None  # from the model folder
-    if has_model_folder and (needs_tokenizer or not has_size) and not is_model(Path(str(config.model))):
+    if (
+        has_model_folder
+        and (needs_tokenizer or not has_checkpoint_size)
+        and not is_model(Path(str(config.model)))
+    ):
         folder = Path(str(config.model))
         raise ConfigError(
             f"model={config.model}: expected tiny, or a folder with config.json and model.safetensors; "

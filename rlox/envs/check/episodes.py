@@ -41,10 +41,12 @@ def check_episodes(subject: Subject, driver: EnvDriver) -> EpisodeEndCheck:
 def _play(subject: Subject, checked_driver: _CheckedDriver) -> None:
     start_time = time.monotonic()
     seed: int | None = subject.seeds(1)[0]
-    while checked_driver.steps < subject.limit_steps(subject.steps):
+    while checked_driver.steps < subject.limited_steps(subject.steps):
         observation, info = checked_driver.reset(seed)
         seed = None
-        while checked_driver.driver.is_running and checked_driver.steps < subject.limit_steps(subject.steps):
+        while checked_driver.driver.is_running and checked_driver.steps < subject.limited_steps(
+            subject.steps
+        ):
             action = checked_driver.sample_action(observation, info)
             if action is None:
                 break

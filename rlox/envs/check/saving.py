@@ -28,7 +28,7 @@ def check_saving(subject: Subject) -> None:
 
 
 def _compare(subject: Subject, first: EnvDriver, second: EnvDriver) -> None:
-    actions = iter(subject.actions(subject.limit_steps(TRACE_EPISODE_STEPS)))
+    actions = iter(subject.actions(subject.limited_steps(TRACE_EPISODE_STEPS)))
     observation, info = first.reset(subject.seeds(1)[0])
     mask_filter = MaskFilter(first)
     for action in islice(actions, STEPS_BEFORE_SAVE):

@@ -105,7 +105,7 @@ def _check_later_episodes(subject: Subject, driver: EnvDriver) -> None:
 
 def _repeatable_trace(subject: Subject, seed: int) -> list[TraceStep] | None:
     """Return a trace of one copy if another copy, and later the same one, repeat it; else `None`."""
-    actions = subject.actions(subject.limit_steps(TRACE_EPISODES * TRACE_EPISODE_STEPS))
+    actions = subject.actions(subject.limited_steps(TRACE_EPISODES * TRACE_EPISODE_STEPS))
     driver = EnvDriver(subject, subject.make())
     first = record_trace(driver, seed, actions)
     if not subject.is_uncopyable:

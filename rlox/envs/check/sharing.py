@@ -53,7 +53,7 @@ def check_sharing(subject: Subject, reference: Sequence[TraceStep]) -> None:
     """Repeat the trace with each action overwritten after its step, then while another copy is played."""
     if subject.is_uncopyable:
         return
-    n = subject.limit_steps(TRACE_EPISODES * TRACE_EPISODE_STEPS)
+    n = subject.limited_steps(TRACE_EPISODES * TRACE_EPISODE_STEPS)
     seed, actions = subject.seeds(1)[0], subject.actions(n)
     driver = EnvDriver(subject, subject.make())
     if all(isinstance(action, np.ndarray) for action in actions):

@@ -103,7 +103,7 @@ class Subject:
         """Return different seeds below 2^31, without 0."""
         return [1 + (self.seed + 1000 * i) % (SEED_LIMIT - 1) for i in range(n)]
 
-    def limit_steps(self, steps: int) -> int:
+    def limited_steps(self, steps: int) -> int:
         """Return `steps`, or a lower number if the check has fewer steps or was shortened."""
         return min(steps, 3 if self.is_shortened else max(self.steps, 3))
 

@@ -20,7 +20,7 @@ def check_unmasked(subject: Subject) -> None:
     driver = EnvDriver(subject, subject.make())
     mask_filter, start_time = MaskFilter(driver), time.monotonic()
     observation, info = driver.reset(subject.seeds(1)[0])
-    for action in subject.actions(subject.limit_steps(subject.steps), salt=3):
+    for action in subject.actions(subject.limited_steps(subject.steps), salt=3):
         is_forbidden = not is_equal(mask_filter.allowed_action(action, observation, info), action)
         if is_forbidden and _is_refused(subject, driver, action):
             break

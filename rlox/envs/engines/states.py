@@ -35,10 +35,10 @@ _GRIDS = {
 }
 
 
-def state_handler_for(inner: Any) -> StateHandler | None:
+def state_handler_for(unwrapped: Any) -> StateHandler | None:
     """Return how to save an unwrapped environment; `None` if that is not known."""
-    kind = type(inner)
-    if kind.__module__ == "ale_py.env" and not isinstance(inner._frameskip, tuple):
+    kind = type(unwrapped)
+    if kind.__module__ == "ale_py.env" and not isinstance(unwrapped._frameskip, tuple):
         return _ALE
     if kind.__module__.startswith("gymnasium.envs.mujoco.") and kind.__module__.endswith("_v5"):
         return _MUJOCO
