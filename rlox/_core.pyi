@@ -2463,9 +2463,9 @@ def compute_token_kl(log_p: ArrayLike, log_q: ArrayLike, *, estimator: Literal['
       distribution. 0 where log p < -708 (float32: -87), -inf included, for every log q.
     - "k1": -d, for tokens sampled from p; unbiased, of either sign.
     - "k2": d^2 / 2, for tokens sampled from p; biased, never negative.
-    - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020). Exact
-      to 16 units of rounding for the rounded d, near 0 too; inf for d > 709 (float32: 88) and for d
-      = -inf.
+    - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020). Given
+      d as rounded, the error is at most 16 units of rounding, also near d = 0. inf for d > 709
+      (float32: 88) and for d = -inf.
 
     NaN gives NaN; so does log p = log q = -inf, except with "exact". Terms are computed in float32
     if both arrays are float32, and always added in float64, in an order that depends on T only.
@@ -2491,7 +2491,8 @@ def compute_token_kl_schulman(log_p: ArrayLike, log_q: ArrayLike, *, mask: Array
     """The k3 estimate of KL(p || q) of one sequence: `compute_token_kl` with `estimator="k3"`.
 
     The sum of e^d - d - 1 with d = log q - log p, p the policy and q the reference, for tokens
-    sampled from p (Schulman 2020, "Approximating KL divergence"; the sign of TRL). Never negative.
+    sampled from p (Schulman 2020, "Approximating KL divergence"). d has the same sign as in TRL. The
+    estimate is never negative.
 
     Args:
         log_p: log-probabilities under the policy, `[T]`.

@@ -79,6 +79,7 @@ def torch_threads(count: int) -> Iterator[None]:
             yield
         finally:
             _DeferredThreads.requested_threads = outer_request
+            # of nested blocks, the outermost one restores the count
             if _DeferredThreads.previous_threads is not None and outer_request is None:
                 torch_if_imported().set_num_threads(_DeferredThreads.previous_threads)
                 _DeferredThreads.previous_threads = None
@@ -137,7 +138,7 @@ def _require_no_meta_device(torch: Any) -> None:
     if torch.get_default_device().type == "meta":
         raise ConfigError(
             "torch.get_default_device() is meta, whose tensors hold no numbers, expected cpu; call "
-            "torch.set_default_device('cpu') before"
+            "torch.set_default_device('cpu') first"
         )
 
 

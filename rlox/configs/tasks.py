@@ -18,10 +18,10 @@ TEXT_KEYS = ("task", "model", "dataset", "eval_dataset", "tokenizer")
 
 
 def with_task(run: RunConfig) -> RunConfig:
-    """Return the run with its task as part of the environment's id, `text/copy`, and as `task`.
+    """Return the run with its task in the environment's id (for example `text/copy`) and in the key `task`.
 
-    A dataset takes the task's place in the id. Raises `ConfigError` for text settings of an algorithm that
-    does not learn from text, and for another environment of an algorithm that does.
+    A dataset takes the task's place in the id. Raises `ConfigError` if an algorithm that does not learn from
+    text has text settings, or if one that learns from text has an environment other than `text`.
     """
     if not isinstance(run.algo, TextAlgorithmConfig):
         return _without_text(run)
@@ -66,12 +66,12 @@ def require_task(run: RunConfig) -> None:
         path = getattr(run, key)
         if path is not None and not Path(path).is_file():
             raise ConfigError(
-                f"{key}={path}: there is no such file, expected one of JSON lines{search_note(path)}"
+                f"{key}={path}: there is no such file, expected a file of JSON lines{search_note(path)}"
             )
 
 
 def search_note(path: str | Path) -> str:
-    """Return a note on the current folder for a relative path; an empty string for an absolute one."""
+    """Return a note on where a relative path was looked for; an empty string for an absolute path."""
     return "" if Path(path).is_absolute() else f" (looked for in {Path.cwd()})"
 
 
@@ -81,7 +81,7 @@ def _without_text(run: RunConfig) -> RunConfig:
     if settings:
         text_algos = (n for n, kind in ALGO_CONFIGS.items() if issubclass(kind, TextAlgorithmConfig))
         raise ConfigError(
-            f"{settings[0]}: {run.algo.name} does not learn from text ({', '.join(text_algos)} do); set "
-            "algo or leave it out"
+            f"{settings[0]}: {run.algo.name} does not learn from text ({', '.join(text_algos)} do); "
+            f"choose one of these with algo=, or leave out {settings[0]}"
         )
     return run

@@ -29,7 +29,7 @@ class PPOTerms(NamedTuple):
 
 
 class Slopes(NamedTuple):
-    """Gradients of a loss with respect to a policy's outputs, each `[B]`; None: 0."""
+    """The slopes of a loss: its gradients with respect to a policy's outputs, each `[B]`; None: 0."""
 
     log_probs: Tensor
     entropy: Tensor | None

@@ -126,6 +126,7 @@ class ReplaySource:
             self._collect(clock)
         if not self._pending_batches:
             return None, self._report()
+        # `batches_at_once` is None if any number of batches can be drawn together
         count = min(self._pending_batches, self.replay_sampler.batches_at_once or MAX_TICK_BATCHES)
         self._pending_batches -= count
         batch = self.replay_sampler.sample(count, 1.0 - clock.remaining, self.env_steps)
@@ -156,9 +157,11 @@ class ReplaySource:
             "buffer": store.save(self.replay_sampler.buffer),
         }
         if self._random_until != self.update_schedule.learning_starts:
-            state["acts_at_once"] = True
+            state["acts_at_once"] = True  # the policy acts from the first step, without a random warm-up
         if self.replay_sampler.packing is not None:
-            state["packed"] = True  # checkpoints of earlier versions store integers one-hot
+            # the buffer stores discrete observations as integers; earlier versions stored them one-hot,
+            # without this key
+            state["packed"] = True
         if self.obs_normalizer:
             state["obs_normalizer"] = self.obs_normalizer.state()
         if self.reward_normalizer:
@@ -269,6 +272,7 @@ class ReplaySource:
         train_freq, env_steps, n = self.update_schedule.train_freq, self.env_steps, self.env.n_envs
         # the next training, after the warm-up
         next_training = (max(env_steps, self._learning_starts_at) // train_freq + 1) * train_freq
+        # without a horizon `units_left` is 0; then it does not bound the tick
         steps_left = min(
             next_training - env_steps, clock.units_left or next_training - env_steps, MAX_TICK_STEPS
         )

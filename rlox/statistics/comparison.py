@@ -1,9 +1,9 @@
 """Comparison of a later run's figures with those of `expected.json`: which agree and which differ.
 
-The question is whether both figures come from the same algorithm. If both have scores, the interval of the
-difference of their trimmed means by Student's t decides; with two or more runs it contains the true
-difference as often as its level says (docs/statistics.md). Otherwise the interval of the difference is
-computed from the two intervals.
+The question is whether both figures come from the same algorithm. If both have scores, an interval by
+Student's t decides, that of the difference of their trimmed means. With two or more runs it contains the
+true difference as often as its level says (docs/statistics.md). Otherwise the interval of the difference
+is computed from the two intervals.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_ROUNDING, MAX_RELATIVE_ROUNDING = 0.05, 0.01
 class Verdict:
     """Whether a figure agrees; `None` if that cannot be decided, for the reason in `reason`.
 
-    `difference` is found minus expected, with the interval that decided.
+    `difference` is the actual figure minus the expected one, with the interval that decided.
     """
 
     figure: str
@@ -69,9 +69,9 @@ def compare(expected: Mapping[str, Any], actual: Mapping[str, Any], *, level: fl
 
     A figure is a mapping with an estimate (`iqm`, `mean`, `median`, `estimate`, `value`) and `scores`, `ci95`
     or both; or a list of scores, which are compared by their mean. The name of a figure is its path in the
-    document. `total_steps` and `solved_from` have to be equal. A figure differs if the `level` interval of
-    the difference found minus expected excludes 0. At level 0.99, about one in a hundred figures is reported
-    to differ by chance though nothing changed.
+    document. `total_steps` and `solved_from` have to be equal. A figure differs if the interval (at
+    `level`) of the difference `actual - expected` excludes 0. At level 0.99, about one in a hundred figures
+    is reported to differ by chance though nothing changed.
     """
     if not 0 < level < 1:
         raise ConfigError(f"level={level}: expected a number between 0 and 1, such as 0.99")
@@ -102,7 +102,7 @@ def _verdict(name: str, expected: _Figure | None, actual: _Figure | None, level:
     if math.isnan(difference.low):
         has_scores = expected.scores is not None and actual.scores is not None
         return Verdict(
-            *shared_fields, None, "too few runs" if has_scores else "no interval of both", difference
+            *shared_fields, None, "too few runs" if has_scores else "not both have an interval", difference
         )
     return Verdict(*shared_fields, 0 in difference, difference=difference)
 

@@ -21,7 +21,7 @@ WORDS_PREFIX = "words="
 class CompletionConfig:
     """Arguments of `rlox completion`."""
 
-    shell: str = param(doc="the shell, also without shell=", choices=SHELLS)
+    shell: str = param(doc="the shell; shell= may be left out", choices=SHELLS)
     words: str | None = param(
         None,
         "the words after rlox, one per line: prints completions of the last one, not the script",

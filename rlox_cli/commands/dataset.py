@@ -26,10 +26,10 @@ ACTIONS = ("make", "show", "check", "convert")
 class DatasetConfig:
     """Arguments of `rlox dataset`."""
 
-    what: str = param(doc="the action, also without what=", choices=ACTIONS)
+    what: str = param(doc="the action; what= may be left out", choices=ACTIONS)
     path: str | None = param(
         None,
-        "folder or file of the dataset to make, show, check or convert, also without path=",
+        "folder or file of the dataset to make, show, check or convert; path= may be left out",
         verbatim=True,
     )
     policy: str = param("random", "make: the run folder of the policy that plays, or random", verbatim=True)

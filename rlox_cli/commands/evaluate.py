@@ -54,7 +54,7 @@ class FQEConfig:
 class EvaluateConfig:
     """Arguments of `rlox evaluate`."""
 
-    run: str = param(doc="the run folder to evaluate, also without run=", verbatim=True)
+    run: str = param(doc="the run folder to evaluate; run= may be left out", verbatim=True)
     checkpoint: str = param("last", "last, best or the name of a checkpoint, e.g. step-000000100352")
     episodes: int = param(50, "episodes; all are finished and counted", within="[1, inf)")
     seed: int = param(100_000, "episode i starts from reset(seed=seed + i)", within="[0, 2147483647]")

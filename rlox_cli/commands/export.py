@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ExportConfig:
     """Arguments of `rlox export`."""
 
-    run: str = param(doc="the run folder of the policy, also without run=", verbatim=True)
+    run: str = param(doc="the run folder of the policy; run= may be left out", verbatim=True)
     checkpoint: str = param("last", "last, best or the name of a checkpoint, e.g. step-000000100352")
     format: str = param(
         "safetensors",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LIST_KEYS = ("runs", "formats")
 FORMATS = ("png", "pdf", "svg")
+# keys below which the user chooses the names
 OPEN_KEY = re.compile(r"^\+*(?P<key>baseline|ranges)(?P<rest>[.=])")
 
 
@@ -28,7 +29,7 @@ class ReportConfig:
     """Arguments of `rlox report`."""
 
     runs: tuple[str, ...] = param(
-        doc="run folders, sweep folders, folders of these, other programs' logs; also without runs="
+        doc="run folders, sweep folders, folders of these, other programs' logs; runs= may be left out"
     )
     baseline: dict[str, Any] = param(
         doc="runs to compare with, by name: baseline.SB3=FOLDER, or {path, env, algo, pattern, ...}",
@@ -36,14 +37,14 @@ class ReportConfig:
     )
     out: str | None = param(
         None,
-        "the output folder; null: report/, in the given folder if there is only one",
+        "the output folder; null: report/ in the given folder, or here if several paths or a file are given",
         verbatim=True,
     )
     title: str | None = param(None, "title of the page", verbatim=True)
     expected: str | None = param(
-        None, "a file of expected figures, with which those found are compared", verbatim=True
+        None, "a file of expected results (numbers); the report compares its own with them", verbatim=True
     )
-    strict: bool = param(False, "exit code 1 if an expected figure differs or is missing")
+    strict: bool = param(False, "exit code 1 if an expected result differs or is missing")
     normalize: str = param(
         "minmax",
         "scale of scores over several tasks; minmax: 0 and 1 are each task's lowest and highest run",
@@ -74,12 +75,15 @@ def check(composed: DictConfig) -> ReportConfig:
     for task, bounds in config.ranges.items():
         _require_range(task, bounds)
     if config.strict and config.expected is None:
-        raise ConfigError("strict=true needs expected figures; give expected=FILE")
+        raise ConfigError("strict=true needs expected results; give expected=FILE")
     return config
 
 
 def rewrite(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:
-    """Yield overrides in the syntax that Hydra accepts: names of baselines and tasks are the user's."""
+    """Yield the overrides in Hydra's syntax.
+
+    The user chooses the names of baselines and tasks, so these keys are new to Hydra and need `++`.
+    """
     from rlox_cli.config.verbatim import quote
 
     for override in overrides:

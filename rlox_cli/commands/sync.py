@@ -40,7 +40,7 @@ class MlflowTarget:
 class SyncConfig:
     """Arguments of `rlox sync`."""
 
-    run: str = param(doc="the run folder, also without run=", verbatim=True)
+    run: str = param(doc="the run folder; run= may be left out", verbatim=True)
     timeout: float = param(
         300.0, "seconds after which the remaining rows are left for another call", within="(0, inf)"
     )

@@ -164,7 +164,9 @@ class RunFolder:
         self._last_heartbeat = 0.0
         self._log: logging.Handler | None = None
         self._has_ended = False  # a final status has been written
-        self.is_new = self.has_started = True  # both false at first for a reopened folder
+        # `has_started`: errors may change the status. `reopen` sets both to False, `restart` sets
+        # `has_started` again.
+        self.is_new = self.has_started = True
         self._is_resumable = False  # true for a new folder once it has what a resume needs
 
     @classmethod
@@ -195,7 +197,7 @@ class RunFolder:
         """Lock the folder of a run that ended or was killed; nothing is changed until `restart`."""
         folder = cls(path)
         folder.is_new = folder.has_started = False
-        for attempt in range(LOCK_TRIES):  # a process that only checks holds the lock for a moment
+        for attempt in range(LOCK_TRIES):  # `is_locked` in another process takes the lock for a moment
             try:
                 folder._acquire()
                 return folder
@@ -276,7 +278,7 @@ class RunFolder:
         logging.getLogger("rlox").addHandler(self._log)
         logging.captureWarnings(True)
         logging.getLogger("py.warnings").addHandler(self._log)
-        repeat_warnings()
+        repeat_warnings()  # MuJoCo's, from before this log was open
         return self
 
     def __exit__(
@@ -318,7 +320,7 @@ class RunFolder:
         for name in ("rlox", "py.warnings"):
             logging.getLogger(name).removeHandler(self._log)
         logging.captureWarnings(False)
-        clear_warnings()
+        clear_warnings()  # MuJoCo's
         with suppress(OSError):  # lines that a full disk refuses are lost, like earlier ones
             self._log.close()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def keep_overrides(overrides: Sequence[str], folders: Sequence[Path]) -> Iterable[str]:
-    """Return the overrides unchanged."""
+    """Return the overrides unchanged; `folders` are the folders of configuration files."""
     return overrides
 
 
@@ -53,7 +53,7 @@ class Command:
     codes: tuple[int, ...]  # its possible exit codes
     check: Callable[[DictConfig], Any]  # validates a composed configuration; raises ConfigError
     run: Callable[[Call], int]  # runs the command and returns the exit code
-    # rewrites the overrides for Hydra
+    # rewrites the overrides for Hydra; its second argument is the folders of configuration files
     rewrite: Callable[[Sequence[str], Sequence[Path]], Iterable[str]] = keep_overrides
     failure_meaning: str = MEANINGS[FAILED]  # the meaning of exit code FAILED for this command
     is_sweepable: bool = False  # whether several values of a key make several jobs
@@ -75,7 +75,7 @@ class Call:
     signals: Signals
     full_trace: bool = False  # HYDRA_FULL_ERROR=1
     reporter: JobReporter = field(default_factory=JobReporter)  # the call's jobs report their state to it
-    alias: str = ""  # the typed name, which may be an alias
+    alias: str = ""  # the name as typed, the command's or its alias's; empty: the command's
 
     @property
     def name(self) -> str:

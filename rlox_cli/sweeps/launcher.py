@@ -46,7 +46,7 @@ class BaseLauncher(Launcher):
     """The base of rlox's launchers; a subclass defines how the jobs run."""
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Keep the task and the sweep's folder."""
+        """Keep Hydra's task function and the sweep's folder."""
         self.task = cast("TrainTask", task_function)
         self.folder = Path(str(config.hydra.sweep.dir))
 
@@ -70,7 +70,7 @@ class BaseLauncher(Launcher):
 
     @abstractmethod
     def run_jobs(self, tasks: Sequence[Task], display: Display) -> Mapping[int, JobOutcome]:
-        """Run the jobs; return the outcome of each and add it to the task's outcomes."""
+        """Run the jobs; return the outcome of each and add it to `self.task.outcomes`."""
 
     def worker_init(self) -> dict[str, object]:
         """Return what a process needs before its first job."""
@@ -88,6 +88,7 @@ class BaseLauncher(Launcher):
     def death_outcome(self, task: Task, reason: str) -> dict[str, object]:
         """Record and return the outcome of a job whose process ended without one."""
         job = self._job(task)
+        # `earlier_dirs` has every folder of the job, the dead process's too
         started_dirs = [path for path in job.earlier_dirs() if (path / "status.json").exists()]
         for path in started_dirs:
             record_death(path, reason)

@@ -35,8 +35,8 @@ def resolve_target_entropy(config: SACLikeConfig, actions: ActionCodec) -> float
     if config.target_entropy is not None:
         if config.target_entropy >= max_entropy:
             raise ConfigError(
-                f"algo.target_entropy={config.target_entropy:g}: no policy has more than the uniform policy, "
-                f"which has {max_entropy:.3g}; set it lower, or leave it out"
+                f"algo.target_entropy={config.target_entropy:g}: the entropy of a policy is at most that "
+                f"of the uniform policy, {max_entropy:.3g}; set it lower, or leave it out"
             )
         return config.target_entropy
     return 0.98 * max_entropy if actions.is_discrete else -float(actions.size)

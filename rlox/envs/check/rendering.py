@@ -29,6 +29,7 @@ def check_rendering(subject: Subject, env: Any) -> None:
             f"it was made with render_mode={env.render_mode!r}, which its metadata does not list, expected "
             f"one of {modes}; add it to metadata['render_modes']",
         )
+    # an object that cannot be copied cannot be made again in another mode
     elif RGB_MODE in modes and subject.accepts_render_mode and not subject.is_uncopyable:
         with _hidden_windows():
             _check_frame(subject)

@@ -63,7 +63,7 @@ class Subject:
     instance: Env | None = None
     accepts_render_mode: bool = True  # whether the maker takes a render mode
     env_exceptions: tuple[type[BaseException], ...] = field(default_factory=exceptions_of_env)
-    on_call: Callable[[str], None] = lambda call: None  # called before each call of the environment
+    on_call: Callable[[str], None] = lambda call: None  # told each call of the environment beforehand
     is_shortened: bool = False  # set for slow steps or large observations; then fewer steps are taken
     is_uncopyable: bool = False  # whether the instance cannot be copied
     observation_space: Any = None  # as it was before any step

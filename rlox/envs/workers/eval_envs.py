@@ -43,6 +43,7 @@ class SupervisedEvalEnvs:
         self._seeds: dict[int, int] = {}  # of the current episode in each slot in use
         self._loss_counts: Counter[int] = Counter()  # how often that episode was lost
         specs, count = CloudPickled(registered_specs()), len(factories)
+        # False: the workers keep no infos
         setup = WorkerSetup(
             name, CloudPickled(tuple(factories)), count, min(worker_envs, count), False, specs
         )
@@ -75,6 +76,7 @@ class SupervisedEvalEnvs:
         replies = self._workers.step_some(actions)
         step_replies = [reply for reply in replies.values() if isinstance(reply, StepReply)]
         ended_slots = {slot for reply in step_replies for slot, _ in reply.final_infos}
+        # an episode that ended in this step is not lost, even if its environment was lost afterwards
         return EvalStep(
             self._arrays.rewards, ended_slots, self._replay_lost(_all_failures(replies)) - ended_slots
         )

@@ -30,14 +30,15 @@ from rlox.sources.file_columns import FileColumn, OpenFile, iter_blocks
 
 __all__ = ["write_dataset"]
 
-# Type names of safetensors, largest first, as its own writer orders tensors.
+# The names that safetensors gives NumPy's types.
 SAFETENSORS_TYPES = {"int64": "I64", "float32": "F32", "uint8": "U8", "bool": "BOOL"}
 
 
 def write_dataset(blocks: Iterable[ColumnBlock], metadata: Mapping[str, Any], folder: Path) -> Dataset:
     """Write `folder` and open it as a dataset without loading rows; on failure the old folder stays.
 
-    `metadata` is read after the last row. If it has a `digest`, the rows have to match it.
+    `metadata` is read after the last block, so whatever yields the blocks may fill it. If it has a
+    `digest`, the rows have to match it.
     """
     with replace_dataset(folder) as scratch:
         columns = _spool_columns(blocks, scratch)
@@ -46,7 +47,8 @@ def write_dataset(blocks: Iterable[ColumnBlock], metadata: Mapping[str, Any], fo
         if metadata.get("digest") not in (None, digest):
             raise CheckpointError(
                 f"the rows have digest {digest}, their metadata {metadata['digest']}: the file was damaged "
-                "or changed since rlox wrote it; if that is intended, remove 'rlox' from its metadata"
+                "or changed since rlox wrote it; if that is intended, remove the entry 'rlox' from the "
+                "file's metadata"
             )
         _write_safetensors(columns, scratch / DATA_FILE)
         rows = len(columns["rewards"])
@@ -93,6 +95,7 @@ def _require_disk(folder: Path, required_bytes: int) -> None:
 
 def _write_safetensors(columns: Mapping[str, FileColumn], path: Path) -> None:
     """Write the columns as one safetensors file, synced to disk."""
+    # largest items first, as safetensors' own writer orders tensors
     order = sorted(columns, key=lambda name: (-columns[name].dtype.itemsize, name))
     header, offset = dict[str, Any](), 0
     for name in order:

@@ -97,7 +97,7 @@ fn float32_numbers_are_the_float64_ones_rounded() {
     let doubles = draw_normals(&mut Stream::new(7, "noise", 2), 1_000);
     let mut single = vec![0.0_f32; 1_000];
     Stream::new(7, "noise", 2).fill_normal(&mut single);
-    #[expect(clippy::cast_possible_truncation, reason = "what is to be shown")]
+    #[expect(clippy::cast_possible_truncation, reason = "the test compares with this rounding")]
     let rounded: Vec<f32> = doubles.into_iter().map(|x| x as f32).collect();
     assert_eq!(single, rounded);
 }
@@ -120,7 +120,8 @@ fn a_million_numbers_are_normal_in_moments_tails_and_distribution() {
     let n = 1_000_000_u32;
     let mut numbers = draw_normals(&mut Stream::new(11, "distribution", 0), n as usize);
     let count = f64::from(n);
-    // Means lie within 5 standard errors. The variance of x^k is E x^2k - (E x^k)^2.
+    // Means lie within 5 standard errors. `mean` and `error` are the mean and the variance of x^power;
+    // the variance of x^k is E x^2k - (E x^k)^2.
     for (power, mean, error) in
         [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0), (6, 15.0, 10_170.0)]
     {

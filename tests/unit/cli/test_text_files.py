@@ -252,7 +252,7 @@ REFUSED = {
     ),
     "env=text dataset=pairs.jsonl algo.rewards=[right]": "line 1 has no right answer, which algo.rew",
     "env=text dataset=sums.jsonl model=nowhere": "model=nowhere: expected tiny, or a folder with config",
-    "env=text dataset=nowhere.jsonl": "dataset=nowhere.jsonl: there is no such file, expected one of",
+    "env=text dataset=nowhere.jsonl": "dataset=nowhere.jsonl: there is no such file, expected a file of",
     "algo=grpo env=text dataset=chats.jsonl model=model algo.rewards=[rewarding:same]": (
         "the dataset's rows are whole texts; expected a column prompt"
     ),

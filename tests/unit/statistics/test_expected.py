@@ -133,7 +133,7 @@ def test_an_interval_is_not_needed_where_there_are_scores() -> None:
     verdicts = by_name({"a": scores, "b": scores}, {"a": figure([1.5, 2.0]), "b": figure([90.0, 91.0])})
     assert [verdicts[name].label for name in ("a", "b")] == ["agrees", "differs"]
     null = {"b": {"iqm": 9.0, "ci95": [None, None]}}
-    assert by_name({"b": scores}, null)["b"].reason == "no interval of both"
+    assert by_name({"b": scores}, null)["b"].reason == "not both have an interval"
 
 
 def test_figures_of_runs_with_other_total_steps_get_the_verdict_differs() -> None:

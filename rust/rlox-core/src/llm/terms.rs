@@ -29,6 +29,7 @@ pub(super) struct K3;
 impl Term for Exact {
     #[inline(always)]
     fn compute<F: Float, const FUSED: bool>(log_p: F, log_q: F) -> F {
+        // e^x = scale (1 + reduced + excess), with reduced = x - k ln 2 and excess = e^reduced - 1 - reduced
         let ExpParts { scale, reduced, excess } = exp_parts::<F, FUSED>(log_p);
         let p = mul_add::<F, FUSED>(scale, reduced + excess, scale);
         let p = if log_p > F::MAX_NORMAL_INPUT { F::INFINITY } else { p };
@@ -58,7 +59,8 @@ impl Term for K3 {
         let d = log_q - log_p;
         let ExpParts { scale, reduced, excess } = exp_parts::<F, FUSED>(d);
         // Near 0 `scale` is 1 and `reduced` is d, so both summands of `rest` are exactly 0 and
-        // nothing cancels. Elsewhere the result is at least 0.05.
+        // nothing cancels. Elsewhere the result is at least 0.05, so the rounding of `rest` is small
+        // beside it.
         let rest = mul_add::<F, FUSED>(scale, reduced, -d) + (scale - F::ONE);
         let sum = mul_add::<F, FUSED>(scale, excess, rest);
         if d > F::MAX_NORMAL_INPUT { F::INFINITY } else { sum }
@@ -86,6 +88,7 @@ mod tests {
         for _ in 0..20_000 {
             let log_p = F::from_f64(stream.uniform_in(-scale, 0.0));
             let log_q = F::from_f64(stream.uniform_in(-scale, 0.0));
+            // Here `p` is the log-probability.
             let (p, d) = (log_p.to_f64(), (log_q - log_p).to_f64());
             let exact = p.exp() * (log_p - log_q).to_f64();
             for got in [Exact::compute::<F, false>(log_p, log_q), Exact::compute::<F, true>(log_p, log_q)] {

@@ -45,8 +45,8 @@ pub struct IterationResult<U> {
 }
 
 impl Iteration<'_> {
-    /// Collects T steps of every environment with the engine's policy. The first observations are
-    /// in row 0.
+    /// Collects T steps of every environment with the engine's policy. Row 0 of the
+    /// observations must already hold the environments' present observations.
     ///
     /// # Errors
     /// As [`Columns::collect`].
@@ -108,7 +108,7 @@ impl Iteration<'_> {
             obs: &*columns.obs,
             obs_dim: columns.obs.len() / (n + n_envs).max(1),
             actions: match columns.actions.view() {
-                Actions::Discrete(choices) => ActionsTaken::Choices(choices, None),
+                Actions::Discrete(choices) => ActionsTaken::Choices(choices, None), // no action mask
                 Actions::Box(vectors) => ActionsTaken::Vectors(vectors),
             },
             log_probs: &*columns.log_probs,

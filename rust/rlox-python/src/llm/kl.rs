@@ -21,9 +21,9 @@ use crate::memory::views::{Plain, ViewMut, has_dtype};
 ///   distribution. 0 where log p < -708 (float32: -87), -inf included, for every log q.
 /// - "k1": -d, for tokens sampled from p; unbiased, of either sign.
 /// - "k2": d^2 / 2, for tokens sampled from p; biased, never negative.
-/// - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020). Exact
-///   to 16 units of rounding for the rounded d, near 0 too; inf for d > 709 (float32: 88) and for d
-///   = -inf.
+/// - "k3": e^d - d - 1, for tokens sampled from p; unbiased, never negative (Schulman 2020). Given
+///   d as rounded, the error is at most 16 units of rounding, also near d = 0. inf for d > 709
+///   (float32: 88) and for d = -inf.
 ///
 /// NaN gives NaN; so does log p = log q = -inf, except with "exact". Terms are computed in float32
 /// if both arrays are float32, and always added in float64, in an order that depends on T only.
@@ -62,7 +62,8 @@ pub(crate) fn compute_token_kl<'py>(
 /// The k3 estimate of KL(p || q) of one sequence: `compute_token_kl` with `estimator="k3"`.
 ///
 /// The sum of e^d - d - 1 with d = log q - log p, p the policy and q the reference, for tokens
-/// sampled from p (Schulman 2020, "Approximating KL divergence"; the sign of TRL). Never negative.
+/// sampled from p (Schulman 2020, "Approximating KL divergence"). d has the same sign as in TRL. The
+/// estimate is never negative.
 ///
 /// Args:
 ///     log_p: log-probabilities under the policy, `[T]`.
@@ -216,6 +217,7 @@ impl<'py> Inputs<'py> {
         let log_p = coerce::numbers::<F>(&self.log_p, "log_p")?;
         let log_q = coerce::numbers::<F>(&self.log_q, "log_q")?;
         let tokens = self.tokens(log_p.slice(), log_q.slice());
+        // about 2 nanoseconds for each token
         detached(py, tokens.log_p.len() * 2, || kl::token_kl(tokens, settings.estimator, settings.reduction))
     }
 
@@ -244,6 +246,7 @@ impl<'py> Inputs<'py> {
         let tokens = self.tokens(log_p.slice(), log_q.slice());
         let mut out = ViewMut::<F>::fresh(py, &[tokens.log_p.len() / seq_len.max(1)])?;
         let values = out.slice_mut();
+        // about 2 nanoseconds for each token
         detached(py, tokens.log_p.len() * 2, || {
             kl::batch_token_kl(tokens, seq_len, settings.estimator, settings.reduction, values)
         })?;

@@ -6,13 +6,13 @@ use super::super::gemm::Number;
 
 /// The range to which log standard deviations are clipped, as in Stable-Baselines3.
 const LOG_STD_RANGE: (f64, f64) = (-20.0, 2.0);
-/// 2 ln 2 + ln sqrt(2 pi), for each number of an action.
+/// The constant part of -log p for each dimension of an action: 2 ln 2 + ln sqrt(2 pi).
 const CONSTANT: f64 = 2.0 * std::f64::consts::LN_2 + 0.918_938_533_204_672_8;
 
 /// Sampled actions, with the values that the backward pass needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SquashedSample<F> {
-    /// tanh u, `[n, dim]`.
+    /// tanh u of u = mean + std * noise, `[n, dim]`.
     pub(crate) actions: Vec<F>,
     /// Their log-densities, `[n]`.
     pub(crate) log_probs: Vec<F>,
@@ -28,6 +28,7 @@ impl<F: Number> SquashedSample<F> {
     /// term is computed as 2 (ln 2 - u - softplus(-2 u)), which is finite for any u.
     pub(crate) fn draw(&mut self, outputs: &[F], noise: &[F], dim: usize) {
         let Self { actions, log_probs, offsets } = self;
+        // `offsets` holds log standard deviations first, then deviations; the loop replaces these by offsets.
         offsets.clear();
         for row in outputs.chunks_exact(2 * dim) {
             offsets.extend(row.iter().skip(dim).map(|&log_std| clip_log_std(log_std)));
@@ -59,7 +60,7 @@ impl<F: Number> SquashedSample<F> {
 
     /// Computes the gradient with respect to the network's outputs, `[n, 2 dim]`, from that with
     /// respect to the actions, `[n, dim]`, and the derivative with respect to the log-densities, which
-    /// is the same for all rows.
+    /// is the same for all rows. `to_x` is the derivative of the loss with respect to `x`.
     ///
     /// Let du, da and dlogp be the derivatives with respect to u, a = tanh u and log p. Then
     /// du = da (1 - a^2) + 2 a dlogp. The derivative with respect to the mean is du. That with respect
