@@ -1,7 +1,10 @@
-"""Frozen, torch-free dataclasses for algorithms, environments, buffers and loggers: the only defaults."""
+"""Frozen, torch-free dataclasses for algorithms, environments, buffers and loggers: the only defaults.
 
-from rlox.configs.a2c import A2CConfig
-from rlox.configs.bc import BCConfig
+The dataclasses of algorithms are those of `rlox.configs.builtin_algorithms`. `__init__.pyi` lists them for
+type checkers; `python tests/helpers/package_stubs.py` writes it.
+"""
+
+from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import (
     BUFFER_CONFIGS,
     AutoBufferConfig,
@@ -12,73 +15,35 @@ from rlox.configs.buffers import (
     RolloutBufferConfig,
     UniformConfig,
 )
+from rlox.configs.builtin_algorithms import BUILTIN_ALGORITHMS
 from rlox.configs.check import dotted_items, make, make_run, require_device, to_plain, upgrade_saved_config
-from rlox.configs.cql import CQLConfig
-from rlox.configs.decision_transformer import DecisionTransformerConfig
-from rlox.configs.dpo import DPOConfig, OnlineDPOConfig
-from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.grpo import GRPOConfig
-from rlox.configs.hybrid_ppo import HybridPPOConfig
-from rlox.configs.iql import IQLConfig
 from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
 from rlox.configs.name_suggestions import nearest
 from rlox.configs.params import param
-from rlox.configs.ppo import PPOConfig
-from rlox.configs.rainbow import RainbowConfig
-from rlox.configs.recurrent_ppo import RecurrentPPOConfig
-from rlox.configs.rloo import RLOOConfig
-from rlox.configs.run import (
-    ALGO_CONFIGS,
-    AlgoConfig,
-    CheckpointConfig,
-    EvalConfig,
-    LogConfig,
-    RunConfig,
-    StopConfig,
-)
-from rlox.configs.sac import SACConfig
-from rlox.configs.sft import SFTConfig
-from rlox.configs.td3 import DDPGConfig, TD3Config
-from rlox.configs.td3_bc import TD3BCConfig
+from rlox.configs.run import ALGO_CONFIGS, CheckpointConfig, EvalConfig, LogConfig, RunConfig, StopConfig
+
+_CLASSES = {plugin.config.__name__: plugin.config for plugin in BUILTIN_ALGORITHMS.values()}
+globals().update(_CLASSES)
 
 __all__ = [
     "ALGO_CONFIGS",
-    "BUFFER_CONFIGS",
-    "LOGGER_CONFIGS",
-    "A2CConfig",
-    "AlgoConfig",
+    "AlgorithmConfig",
     "AutoBufferConfig",
-    "BCConfig",
+    "BUFFER_CONFIGS",
     "BufferConfig",
-    "CQLConfig",
     "CheckpointConfig",
-    "DDPGConfig",
-    "DPOConfig",
-    "DQNConfig",
-    "DecisionTransformerConfig",
     "EnvConfig",
     "EvalConfig",
-    "GRPOConfig",
-    "HybridPPOConfig",
-    "IQLConfig",
+    "LOGGER_CONFIGS",
     "LogConfig",
     "LoggerConfig",
     "OfflineConfig",
-    "OnlineDPOConfig",
-    "PPOConfig",
     "PrioritizedConfig",
-    "RLOOConfig",
-    "RainbowConfig",
-    "RecurrentPPOConfig",
     "ReplayConfig",
     "RolloutBufferConfig",
     "RunConfig",
-    "SACConfig",
-    "SFTConfig",
     "StopConfig",
-    "TD3BCConfig",
-    "TD3Config",
     "UniformConfig",
     "dotted_items",
     "make",
@@ -88,4 +53,5 @@ __all__ = [
     "require_device",
     "to_plain",
     "upgrade_saved_config",
+    *_CLASSES,
 ]

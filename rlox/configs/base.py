@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.code import display_name
@@ -21,6 +21,8 @@ class AlgorithmConfig:
     Code outside of an algorithm's own modules reads only these attributes of its configuration.
     """
 
+    if TYPE_CHECKING:
+        name: str  # each algorithm declares it, with its own name as the only choice
     # The unit of total_steps, eval.every, checkpoint.every and log.every.
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "env_steps"
     # The name of a batch in messages about totals that are rounded up.

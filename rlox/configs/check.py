@@ -284,7 +284,7 @@ def _parse_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
 
 
 def _convert_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
-    if path in UNIONS and (hint is BufferConfig or not is_dataclass(hint)):  # a field of RunConfig
+    if path in UNIONS and hint in (AlgorithmConfig, BufferConfig):  # a field of RunConfig
         return _make_named(UNIONS[path], value, path)
     if path == "logger":
         return _make_loggers(value)

@@ -5,74 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlox.configs.a2c import A2CConfig
-from rlox.configs.bc import BCConfig
+from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
+from rlox.configs.builtin_algorithms import BUILTIN_ALGORITHMS
 from rlox.configs.code import Code, code
-from rlox.configs.cql import CQLConfig
-from rlox.configs.decision_transformer import DecisionTransformerConfig
-from rlox.configs.dpo import DPOConfig, OnlineDPOConfig
-from rlox.configs.dqn import DQNConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.grpo import GRPOConfig
-from rlox.configs.hybrid_ppo import HybridPPOConfig
-from rlox.configs.iql import IQLConfig
 from rlox.configs.params import param
 from rlox.configs.plugin_configs import algorithm_config
 from rlox.configs.ppo import PPOConfig
-from rlox.configs.rainbow import RainbowConfig
-from rlox.configs.recurrent_ppo import RecurrentPPOConfig
-from rlox.configs.rloo import RLOOConfig
-from rlox.configs.sac import SACConfig
-from rlox.configs.sft import SFTConfig
-from rlox.configs.td3 import DDPGConfig, TD3Config
-from rlox.configs.td3_bc import TD3BCConfig
 from rlox.configs.text import TASKS
 from rlox.plugins import PluginRegistry
 
-AlgoConfig = (
-    PPOConfig
-    | RecurrentPPOConfig
-    | A2CConfig
-    | DQNConfig
-    | RainbowConfig
-    | SACConfig
-    | TD3Config
-    | DDPGConfig
-    | HybridPPOConfig
-    | BCConfig
-    | TD3BCConfig
-    | IQLConfig
-    | CQLConfig
-    | DecisionTransformerConfig
-    | SFTConfig
-    | GRPOConfig
-    | RLOOConfig
-    | DPOConfig
-    | OnlineDPOConfig
+ALGO_CONFIGS: PluginRegistry[type[AlgorithmConfig]] = PluginRegistry(
+    {name: plugin.config for name, plugin in BUILTIN_ALGORITHMS.items()}, "algo", algorithm_config
 )
-_ALGO_CONFIGS: dict[str, type[AlgoConfig]] = {
-    "ppo": PPOConfig,
-    "recurrent_ppo": RecurrentPPOConfig,
-    "a2c": A2CConfig,
-    "dqn": DQNConfig,
-    "rainbow": RainbowConfig,
-    "sac": SACConfig,
-    "td3": TD3Config,
-    "ddpg": DDPGConfig,
-    "hybrid_ppo": HybridPPOConfig,
-    "bc": BCConfig,
-    "td3_bc": TD3BCConfig,
-    "iql": IQLConfig,
-    "cql": CQLConfig,
-    "decision_transformer": DecisionTransformerConfig,
-    "sft": SFTConfig,
-    "grpo": GRPOConfig,
-    "rloo": RLOOConfig,
-    "dpo": DPOConfig,
-    "online_dpo": OnlineDPOConfig,
-}
-ALGO_CONFIGS = PluginRegistry(_ALGO_CONFIGS, "algo", algorithm_config)
 
 
 @dataclass(frozen=True)
@@ -154,7 +100,7 @@ class LabelConfig:
 class RunConfig:
     """Everything a run depends on except code, versions and machine."""
 
-    algo: AlgoConfig = param(doc="the algorithm", default_factory=PPOConfig)
+    algo: AlgorithmConfig = param(doc="the algorithm", default_factory=PPOConfig)
     env: EnvConfig = param(doc="the environment", default_factory=EnvConfig)
     buffer: BufferConfig = param(doc="the buffer", default_factory=RolloutBufferConfig)
     logger: dict[str, Any] = param(doc="loggers besides jsonl, by name", default_factory=dict)

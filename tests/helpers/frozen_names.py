@@ -65,7 +65,7 @@ def _keys(kind: Any, prefix: str) -> Iterator[str]:
     for field in fields(kind):
         key = f"{prefix}.{field.name}".lstrip(".")
         inner = [t for t in (hints[field.name], *typing.get_args(hints[field.name])) if is_dataclass(t)]
-        if len(inner) == 1:
+        if len(inner) == 1 and fields(inner[0]):
             yield from _keys(inner[0], key)
         else:
             yield key

@@ -27,7 +27,7 @@ class SqliteSink(Sink):
         """Keep the first rows and delete later ones; return the number of rows."""
         self.store = sqlite3.connect(self.path, check_same_thread=False)
         self.store.execute("CREATE TABLE IF NOT EXISTS metrics (n INTEGER PRIMARY KEY, row TEXT)")
-        self.store.execute("DELETE FROM metrics WHERE n > ?", [rows])  # of a resumed run
+        self.store.execute("DELETE FROM metrics WHERE n > ?", [rows])
         self.store.commit()
         return self.store.execute("SELECT COUNT(*) FROM metrics").fetchone()[0]
 

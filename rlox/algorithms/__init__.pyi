@@ -1,0 +1,23 @@
+"""Exports of rlox.algorithms; written by tests/helpers/package_stubs.py."""
+
+from rlox.algorithms.a2c import A2C as A2C
+from rlox.algorithms.bc import BC as BC
+from rlox.algorithms.best_of_n import BestOfN as BestOfN
+from rlox.algorithms.cql import CQL as CQL
+from rlox.algorithms.ddpg import DDPG as DDPG
+from rlox.algorithms.decision_transformer import DecisionTransformer as DecisionTransformer
+from rlox.algorithms.dpo import DPO as DPO
+from rlox.algorithms.dqn import DQN as DQN
+from rlox.algorithms.grpo import GRPO as GRPO
+from rlox.algorithms.hybrid_ppo import HybridPPO as HybridPPO
+from rlox.algorithms.iql import IQL as IQL
+from rlox.algorithms.online_dpo import OnlineDPO as OnlineDPO
+from rlox.algorithms.ppo import PPO as PPO
+from rlox.algorithms.rainbow import Rainbow as Rainbow
+from rlox.algorithms.recurrent_ppo import RecurrentPPO as RecurrentPPO
+from rlox.algorithms.registry import ALGORITHMS as ALGORITHMS
+from rlox.algorithms.rloo import RLOO as RLOO
+from rlox.algorithms.sac import SAC as SAC
+from rlox.algorithms.sft import SFT as SFT
+from rlox.algorithms.td3 import TD3 as TD3
+from rlox.algorithms.td3_bc import TD3BC as TD3BC
