@@ -10,16 +10,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.algorithms.assembly.encoding import NO_COST, EncoderSpec, make_encoder_spec, require_actions
-from rlox.algorithms.assembly.on_policy import get_collector, require_vector_for_log_std, rollout_bytes
+from rlox.algorithms.assembly.encoding import NO_COST, EncoderSpec
+from rlox.algorithms.assembly.on_policy import (
+    PolicyFactory,
+    build_on_policy_run,
+    get_collector,
+    rollout_bytes,
+)
 from rlox.algorithms.ppo.learner import ClippedLearner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RecurrentPPOConfig, RunConfig
 from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
-from rlox.envs.engines.factories import close_on_error
-from rlox.envs.make import EnvLike, EvalEnvFactory
+from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
 from rlox.parameters.encoder_cost import EncoderCost
 from rlox.policies.factored import FactoredHead
@@ -27,12 +31,9 @@ from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
 from rlox.policies.scored import Scored, evaluate_with_autograd
 from rlox.runs.algorithm import Algorithm
-from rlox.runs.preflight import require_memory, require_networks
 from rlox.sources.recurrent import SCORE_ROWS, RecurrentCollector
-from rlox.sources.rollout import RolloutSource
 from rlox.sources.sequences import SequenceMinibatch, sequence_minibatches
 from rlox.training.components import BuildContext, RunComponents
-from rlox.training.evaluate import Evaluator
 from rlox.training.recurrent import RecurrentActor
 from rlox.training.setup import (
     DEFAULT_ENV,
@@ -104,57 +105,38 @@ def _make_head(actions: ActionCodec, log_std_init: float) -> Head:
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """Build the components of a recurrent PPO run, whose collector keeps the recurrent states."""
-    algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
+    algo = cast(RecurrentPPOConfig, config.algo)
     if context.policy is not None:
         raise ConfigError(
             "recurrent_ppo takes no policy of your own, because its methods have no argument for the "
             "recurrent state; use PPO"
         )
-    collector = RecurrentCollector(
-        env_config.id if context.env is None else context.env,
-        env_config.n_envs,
-        config.seed,
-        context.device,
-        algo.gamma,
-        algo.gae_lambda,
-        config=env_config,
+    return build_on_policy_run(
+        config,
+        context,
+        lambda policy: RecurrentPPOLearner(policy, algo, context.streams),
+        collector=RecurrentCollector,
+        actor=RecurrentActor,
+        policy_factory=PolicyFactory(
+            build_policy,
+            lambda features, n_outputs: _layer_sizes(algo, features, n_outputs),
+            lambda env, encoder_cost: recurrent_bytes(algo, env, context.device, encoder_cost),
+            "algo.n_steps, env.n_envs or algo.lstm_hidden_size",
+        ),
     )
-    with close_on_error(collector, context.env):
-        require_actions(config, collector.env.actions)
-        return _build(config, context, collector)
 
 
-def _build(config: RunConfig, context: BuildContext, collector: RecurrentCollector) -> RunComponents:
-    """Build source, learner, actor and evaluator for the environments of a collector."""
-    algo, env_config = cast(RecurrentPPOConfig, config.algo), config.env
-    env = collector.env
-    encoder_spec = make_encoder_spec(algo, env.observations, env_config.id, algo.share_encoder)
-    require_vector_for_log_std(config, context, env.actions)
-    require_memory(
-        recurrent_bytes(algo, env, context.device, encoder_spec.cost),
-        f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
-        "algo.n_steps, env.n_envs or algo.lstm_hidden_size",
-    )
-    encoder_parameters = encoder_spec.cost.parameters * (1 if algo.share_encoder else 2)
-    require_networks(
-        *_layer_sizes(algo, encoder_spec.features, env.actions.size), extra_parameters=encoder_parameters
-    )
+def build_policy(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
+) -> RecurrentActorCritic:
+    """Build the configured policy with the initial weights of a run."""
     require_float32()
     with (
         context.streams.seeded_generators("init", device=context.device),
         torch_threads(config.torch_threads),
     ):
-        policy = make_policy(algo, encoder_spec, env.actions)
-    policy = policy.to(context.device)
-    learner = RecurrentPPOLearner(policy, algo, context.streams)
-    actor = RecurrentActor(policy, env.observations, env.actions, collector.obs_normalizer, context.device)
-    return RunComponents(
-        RolloutSource(collector, policy, algo.n_steps),
-        learner,
-        actor,
-        Evaluator(actor, EvalEnvFactory(env_config, context.env), config.eval, env),
-        encoder_spec.descriptions,
-    )
+        policy = make_policy(cast(RecurrentPPOConfig, config.algo), encoder_spec, env.actions)
+    return policy.to(context.device)
 
 
 def recurrent_bytes(

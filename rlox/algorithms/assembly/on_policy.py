@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from rlox.algorithms.assembly.encoding import EncoderSpec, make_encoder_spec, require_actions
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = [
     "NativeLearnerFactory",
+    "PolicyFactory",
     "build_on_policy_run",
     "get_collector",
     "rollout_bytes",
@@ -60,6 +62,16 @@ class NativeLearnerFactory:
     make_learner: Callable[[NativePolicy], Learner[Rollout]]
 
 
+@dataclass(frozen=True)
+class PolicyFactory:
+    """Builds policies of a kind of its own, in place of the configured feedforward policy in torch."""
+
+    build: Callable[[RunConfig, BuildContext, VectorEnv, EncoderSpec], Any]
+    layer_sizes: Callable[[int, int], Iterable[tuple[int, ...]]]  # from the numbers of features and outputs
+    n_bytes: Callable[[VectorEnv, EncoderCost], int]  # that a rollout and its update need, as `rollout_bytes`
+    size_keys: str  # the settings of these sizes, for messages
+
+
 @runtime_checkable
 class HasNativePolicy(Protocol):
     """A learner with a policy that acts in Rust."""
@@ -70,10 +82,14 @@ class HasNativePolicy(Protocol):
 def build_on_policy_run(
     config: RunConfig,
     context: BuildContext,
-    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    make_learner: Callable[[Any], Learner[Rollout]],
     minibatch_size: int | None = None,
     n_orders: int = 0,
     native_factory: NativeLearnerFactory | None = None,
+    *,
+    collector: type[RolloutCollector] | None = None,
+    actor: type[BaseActor[Any]] | None = None,
+    policy_factory: PolicyFactory | None = None,
 ) -> RunComponents:
     """Build the components of a run that learns from rollouts of `algo.n_steps` steps.
 
@@ -81,12 +97,14 @@ def build_on_policy_run(
     gradient step on the shuffled rollout; with `None` a step uses all rows, and they are not copied.
     `n_orders` is the number of permutations of all rows that are in memory at the same time.
     `native_factory` makes a native learner instead of the one in torch, if the backend is native.
+    A policy of another kind, such as a recurrent one, comes from `policy_factory`. `collector` and `actor`
+    are the classes that act with it in training and in evaluation.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
     if native_factory is None and algo.backend == NATIVE:
         raise ConfigError(native_refusal_message(f"{algo.name} has no native engine"))
-    collector_class = RolloutCollector if algo.backend == "torch" else NativeCollector
-    collector = collector_class(
+    collector_class = collector or (RolloutCollector if algo.backend == "torch" else NativeCollector)
+    rollouts = collector_class(
         env_config.id if context.env is None else context.env,
         env_config.n_envs,
         config.seed,
@@ -95,51 +113,80 @@ def build_on_policy_run(
         algo.gae_lambda,
         config=env_config,
     )
-    with close_on_error(collector, context.env):
-        require_actions(config, collector.env.actions)
-        return _build(config, context, collector, make_learner, minibatch_size, n_orders, native_factory)
+    env = rollouts.env
+    with close_on_error(rollouts, context.env):
+        require_actions(config, env.actions)
+        factory = policy_factory or _feedforward(config, context, minibatch_size, n_orders)
+        encoder_spec = _make_encoder_spec(config, context, env)
+        _require_sizes(config, context, env, encoder_spec, factory)
+        build = partial(factory.build, config, context, env, encoder_spec)
+        learner, policy = _build_learner(
+            config, context, env, encoder_spec, make_learner, build, native_factory
+        )
+        default_actor: type[BaseActor[Any]] = NativeActor if isinstance(policy, NativePolicy) else Actor
+        normalizer = rollouts.obs_normalizer
+        spaces = env.observations, env.actions
+        run_actor = (actor or default_actor)(policy, *spaces, normalizer, context.device_name)
+        source = _make_source(rollouts, policy, learner, algo.n_steps)
+        evaluator = Evaluator(run_actor, EvalEnvFactory(env_config, context.env), config.eval, env)
+        backend = native_factory.selector.backend if native_factory else TORCH_BACKEND
+        return RunComponents(source, learner, run_actor, evaluator, encoder_spec.descriptions, backend)
 
 
-def _build(
+def _has_user_policy(config: RunConfig, context: BuildContext) -> bool:
+    return context.policy is not None or cast(OnPolicyConfig, config.algo).policy is not None
+
+
+def _feedforward(
+    config: RunConfig, context: BuildContext, minibatch_size: int | None, n_orders: int
+) -> PolicyFactory:
+    """Return the factory of the configured policy, or of the user's."""
+    algo, has_user_policy = cast(OnPolicyConfig, config.algo), _has_user_policy(config, context)
+    widths = ((), ()) if has_user_policy else algo.hidden_widths
+
+    def build(*arguments: Any) -> ActorCritic:
+        from rlox.algorithms.assembly.torch_policies import build_policy, build_user_policy
+
+        return (build_user_policy if has_user_policy else build_policy)(*arguments)
+
+    def layer_sizes(features: int, n_outputs: int) -> Iterable[tuple[int, ...]]:
+        for hidden, outputs in zip(widths, (n_outputs, 1), strict=True):
+            yield features, *hidden, outputs
+
+    def n_bytes(env: VectorEnv, encoder_cost: EncoderCost) -> int:
+        on_cpu = context.device_name == "cpu"
+        rows = algo.n_steps * env.n_envs
+        return rollout_bytes(algo, env, on_cpu, minibatch_size, widths, encoder_cost) + 8 * n_orders * rows
+
+    return PolicyFactory(build, layer_sizes, n_bytes, "algo.n_steps or env.n_envs")
+
+
+def _make_encoder_spec(config: RunConfig, context: BuildContext, env: VectorEnv) -> EncoderSpec:
+    """Return what the policy's encoders are; a user's policy has its own."""
+    algo = cast(OnPolicyConfig, config.algo)
+    if _has_user_policy(config, context):
+        return EncoderSpec(env.observations.input_dim)
+    return make_encoder_spec(algo, env.observations, config.env.id, algo.share_encoder)
+
+
+def _require_sizes(
     config: RunConfig,
     context: BuildContext,
-    collector: RolloutCollector,
-    make_learner: Callable[[ActorCritic], Learner[Rollout]],
-    minibatch_size: int | None,
-    n_orders: int,
-    native_factory: NativeLearnerFactory | None,
-) -> RunComponents:
-    """Build source, learner, actor and evaluator for the environments of a collector."""
-    algo, env_config, env = cast(OnPolicyConfig, config.algo), config.env, collector.env
-    has_user_policy = context.policy is not None or algo.policy is not None
-    widths = ((), ()) if has_user_policy else algo.hidden_widths
-    observations = env.observations
-    encoder_args = (algo, observations, config.env.id, algo.share_encoder)
-    encoder_spec = (
-        EncoderSpec(observations.input_dim) if has_user_policy else make_encoder_spec(*encoder_args)
-    )
-    require_memory(
-        rollout_bytes(algo, env, context.device_name == "cpu", minibatch_size, widths, encoder_spec.cost)
-        + 8 * n_orders * algo.n_steps * env.n_envs,
-        f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments",
-        "algo.n_steps or env.n_envs",
-    )
-    if not has_user_policy:
-        _require_box_for_sde(algo, env.actions)
-        require_vector_for_log_std(config, context, env.actions)
-        heads, features = (env.actions.size, 1), encoder_spec.features
-        require_networks(
-            *((features, *hidden, n_outputs) for hidden, n_outputs in zip(widths, heads, strict=True)),
-            extra_parameters=encoder_spec.cost.parameters * (1 if algo.share_encoder else 2),
-        )
-    learner, policy = _build_learner(config, context, env, encoder_spec, make_learner, native_factory)
-    actor_class: type[BaseActor[Any]] = NativeActor if isinstance(policy, NativePolicy) else Actor
-    normalizer = collector.obs_normalizer
-    actor = actor_class(policy, env.observations, env.actions, normalizer, context.device_name)
-    source = _make_source(collector, policy, learner, algo.n_steps)
-    evaluator = Evaluator(actor, EvalEnvFactory(env_config, context.env), config.eval, env)
-    backend = native_factory.selector.backend if native_factory else TORCH_BACKEND
-    return RunComponents(source, learner, actor, evaluator, encoder_spec.descriptions, backend)
+    env: VectorEnv,
+    encoder_spec: EncoderSpec,
+    factory: PolicyFactory,
+) -> None:
+    """Raise `ConfigError` if rollouts or networks do not fit into memory, or settings not to the actions."""
+    algo, cost = cast(OnPolicyConfig, config.algo), encoder_spec.cost
+    purpose = f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments"
+    require_memory(factory.n_bytes(env, cost), purpose, factory.size_keys)
+    if _has_user_policy(config, context):
+        return
+    _require_box_for_sde(algo, env.actions)
+    _require_vector_for_log_std(config, context, env.actions)
+    encoder_parameters = cost.parameters * (1 if algo.share_encoder else 2)
+    layer_sizes = factory.layer_sizes(encoder_spec.features, env.actions.size)
+    require_networks(*layer_sizes, extra_parameters=encoder_parameters)
 
 
 def _build_learner(
@@ -147,12 +194,13 @@ def _build_learner(
     context: BuildContext,
     env: VectorEnv,
     encoder_spec: EncoderSpec,
-    make_learner: Callable[[ActorCritic], Learner[Rollout]],
+    make_learner: Callable[[Any], Learner[Rollout]],
+    build_policy: Callable[[], Any],
     native_factory: NativeLearnerFactory | None,
 ) -> tuple[Learner[Rollout], ActingPolicy]:
     """Build the learner and the policy that acts."""
     algo = cast(OnPolicyConfig, config.algo)
-    has_user_policy = context.policy is not None or algo.policy is not None
+    has_user_policy = _has_user_policy(config, context)
     if native_factory is not None and not has_user_policy:
         sizes = _network_sizes(algo, encoder_spec.features, env.actions)
         native = native_factory.selector.make_native(
@@ -160,13 +208,8 @@ def _build_learner(
         )
         if native is not None:
             return native_factory.make_learner(native), native
-    from rlox.algorithms.assembly.torch_policies import build_policy, build_user_policy
-
-    if not has_user_policy:
-        policy = build_policy(config, context, env, encoder_spec)
-        return make_learner(policy), policy
-    policy = build_user_policy(config, context, env)
-    if native_factory is None:
+    policy = build_policy()
+    if native_factory is None or not has_user_policy:
         return make_learner(policy), policy
     make_native_learner = native_factory.make_learner
     learner = native_factory.selector.make_learner(
@@ -230,7 +273,7 @@ def _require_box_for_sde(algo: OnPolicyConfig, actions: ActionCodec) -> None:
         )
 
 
-def require_vector_for_log_std(config: RunConfig, context: BuildContext, actions: ActionCodec) -> None:
+def _require_vector_for_log_std(config: RunConfig, context: BuildContext, actions: ActionCodec) -> None:
     """Raise `ConfigError` if a new run sets `log_std_init` and its actions are only choices."""
     algo = cast(OnPolicyConfig, config.algo)
     value, default = algo.log_std_init, type(algo).log_std_init

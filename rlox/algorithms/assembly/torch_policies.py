@@ -79,8 +79,10 @@ def build_policy(
     return policy.to(context.device)
 
 
-def build_user_policy(config: RunConfig, context: BuildContext, env: VectorEnv) -> ActorCritic:
-    """Load the user's policy and check that it fits the environments."""
+def build_user_policy(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
+) -> ActorCritic:
+    """Load the user's policy and check that it fits the environments; it has its own encoders."""
     module = context.policy or _load_user_policy(config, cast(OnPolicyConfig, config.algo), context, env)
     policy = as_actor_critic(module)
     require_policy_fits(policy, torch.from_numpy(env.observations.rows(2)), env.actions, config.env.id)

@@ -106,5 +106,5 @@ def test_the_command_line_refuses_another_environment_and_leaves_nothing_behind(
     monkeypatch.chdir(tmp_path)
     assert main(["train", "algo=hybrid_ppo", "env=FrozenLake-v1"]) == 2
     told = capsys.readouterr().err
-    assert "hybrid_ppo collects in Rust and steps native environments only" in told
+    assert "hybrid_ppo collects in Rust and steps only native environments" in told
     assert not list(tmp_path.iterdir())
