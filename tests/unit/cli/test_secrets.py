@@ -114,7 +114,7 @@ def test_a_secret_that_is_typed_is_warned_of_and_masked_in_the_provenance(cli: C
     assert ended.code == 0
     assert ended.err == (
         "rlox train: warning: env.kwargs.token is written to the run's files as it was typed; to keep it "
-        "out of them: 'env.kwargs.token=${oc.env:TOKEN}'\n"
+        "out of them, give 'env.kwargs.token=${oc.env:TOKEN}'\n"
     )
     command = json.loads((only_run(Path("runs")) / "provenance.json").read_text())["command"]
     assert "env.kwargs.token=***" in command

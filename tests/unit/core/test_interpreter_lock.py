@@ -13,5 +13,5 @@ def test_an_interpreter_that_runs_without_its_lock_is_refused(locked: bool) -> N
     # the answer of a free-threaded Python while the module loads
     script = f"import sys; sys._is_gil_enabled = lambda: {locked}; import rlox._core"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    refused = "ImportError: rlox needs the interpreter's lock (GIL), without which this process was"
+    refused = "ImportError: rlox needs the interpreter's lock (GIL), but this process was started without it"
     assert (done.returncode == 0, refused in done.stderr) == (locked, not locked), done.stderr

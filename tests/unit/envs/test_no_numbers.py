@@ -65,7 +65,7 @@ def add_batch_axis(obs: Any) -> Any:
             {"kind": np.ma.array(1, mask=True)},
             "'kind': some of it is masked",
         ),
-        (DICT_SPACE, {"flags": [0, 2], "speed": [1.0]}, "'flags': not all of it is 0 or 1"),
+        (DICT_SPACE, {"flags": [0, 2], "speed": [1.0]}, "'flags': it has values other than 0 and 1"),
         (DICT_SPACE, {"flags": [0, 1], "speed": ["1.0"]}, "'speed': it has dtype <U3"),
     ],
 )

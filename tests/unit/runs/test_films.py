@@ -134,7 +134,7 @@ class Drawn(gym.Wrapper[Any, Any, Any, Any]):
         (
             gym.error.DependencyNotInstalled("pygame is not installed"),
             MissingExtraError,
-            "CartPole-v1 draws with a package that is not installed: pip install 'imageio",
+            "CartPole-v1 renders with a package that is not installed: pip install 'imageio",
         ),
         (
             ValueError("no light"),

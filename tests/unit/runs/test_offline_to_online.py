@@ -196,7 +196,7 @@ def test_a_normalized_dataset_must_have_the_moments_of_the_initial_policy(
 
 def test_offline_training_refuses_running_moments_and_other_reward_settings(tmp_path: Path) -> None:
     TD3("Pendulum-v1", normalize_obs=True, **ONLINE).save(tmp_path / "a")
-    with pytest.raises(ConfigError, match=r"train it with env\.normalize_obs=false"):
+    with pytest.raises(ConfigError, match=r"train the loaded run with env\.normalize_obs=false"):
         begun(TD3BC, dataset(), init_from=tmp_path / "a")
     TD3("Pendulum-v1", reward_scale=0.5, **ONLINE).save(tmp_path / "b")
     plain = {"init_from": tmp_path / "b", "standardize_obs": False}
