@@ -34,9 +34,7 @@ def build(config: RunConfig, backend: str | None = None, checkpoint: Checkpoint 
     ]
     runtime_objects = None
     if checkpoint is not None and isinstance(config.algo, TextAlgorithmConfig):
-        from rlox.algorithms.text.components import (
-            TextRuntimeObjects,  # imported here because it imports torch
-        )
+        from rlox.algorithms.text.objects import TextRuntimeObjects  # imported here because it imports torch
 
         runtime_objects = TextRuntimeObjects().restored_from(checkpoint)
     algorithm_class = ALGORITHMS[config.algo.name]

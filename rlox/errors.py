@@ -6,6 +6,10 @@ so that `except ValueError` in existing code keeps working. The Rust extension r
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
+from pathlib import Path
+
 __all__ = [
     "CheckpointError",
     "ConfigError",
@@ -22,7 +26,17 @@ __all__ = [
     "StorageError",
     "UnknownNameError",
     "UnsupportedSpaceError",
+    "describe_error",
+    "one_line_message",
 ]
+
+MAX_MESSAGE_LENGTH = 500  # characters of an exception's message that an rlox error quotes
+# Paths of code that is not the user's: Python, installed packages, rlox.
+_LIBRARY_PATHS = (
+    "<frozen ",
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    str(Path(__file__).parent),
+)
 
 
 class RloxError(Exception):
@@ -83,3 +97,25 @@ class NonFiniteError(RloxError, ArithmeticError):
 
 class InternalError(RloxError, RuntimeError):
     """A bug in rlox (a caught Rust panic); please report it with the message."""
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an exception from user code and its place: `ValueError: no (my_pkg.py, line 3)`.
+
+    The line is the innermost line of user code, even if a library that it called raised the exception.
+    """
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    user_frames = [entry for entry in frames if not entry.filename.startswith(_LIBRARY_PATHS)]
+    frame = (user_frames or frames)[-1]
+    return f"{type(error).__name__}: {one_line_message(error)} ({frame.filename}, line {frame.lineno})"
+
+
+def one_line_message(error: BaseException) -> str:
+    """Return an exception's message as one line; for an empty message (a bare `assert`), the failing line."""
+    message = " ".join(str(error).split())
+    if message:
+        return message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[: MAX_MESSAGE_LENGTH - 3]}..."
+    frames = traceback.extract_tb(error.__traceback__)
+    return (frames[-1].line if frames else "") or "without a word"

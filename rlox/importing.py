@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import sysconfig
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -14,18 +12,10 @@ from typing import Any
 from rlox.configs import nearest
 from rlox.configs.code import Code, arguments_of, display_name
 from rlox.configs.secrets import unwrap
-from rlox.errors import ConfigError, RloxError, UnknownNameError
+from rlox.errors import ConfigError, RloxError, UnknownNameError, describe_error
 from rlox.plugins import find_entry
 
-__all__ = ["build_object", "describe_error", "import_module", "load", "one_line_message"]
-
-MAX_MESSAGE_LENGTH = 500  # characters of an exception's message that an rlox error quotes
-# Paths of code that is not the user's: Python, installed packages, rlox.
-_LIBRARY_PATHS = (
-    "<frozen ",
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    str(Path(__file__).parent),
-)
+__all__ = ["build_object", "import_module", "load"]
 
 
 def import_module(setting: str, module: str) -> ModuleType:
@@ -52,28 +42,6 @@ def import_module(setting: str, module: str) -> ModuleType:
         raise ConfigError(
             f"{setting}: module '{module}' fails when it is imported: {describe_error(error)}"
         ) from error
-
-
-def describe_error(error: BaseException) -> str:
-    """Describe an exception from user code and its place: `ValueError: no (my_pkg.py, line 3)`.
-
-    The line is the innermost line of user code, even if a library that it called raised the exception.
-    """
-    if isinstance(error, SyntaxError):
-        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
-    frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [entry for entry in frames if not entry.filename.startswith(_LIBRARY_PATHS)]
-    frame = (user_frames or frames)[-1]
-    return f"{type(error).__name__}: {one_line_message(error)} ({frame.filename}, line {frame.lineno})"
-
-
-def one_line_message(error: BaseException) -> str:
-    """Return an exception's message as one line; for an empty message (a bare `assert`), the failing line."""
-    message = " ".join(str(error).split())
-    if message:
-        return message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[: MAX_MESSAGE_LENGTH - 3]}..."
-    frames = traceback.extract_tb(error.__traceback__)
-    return (frames[-1].line if frames else "") or "without a word"
 
 
 def load(spec: Code, key: str) -> Any:

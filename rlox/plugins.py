@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlox.errors import ConfigError, RloxError
+from rlox.errors import ConfigError, RloxError, describe_error
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -93,8 +93,6 @@ class PluginEntry:
         try:
             return EntryPoint(self.entry_point.name, value or self.entry_point.value, GROUP).load()
         except (Exception, SystemExit) as error:
-            from rlox.importing import describe_error  # that module imports this one
-
             detail = str(error) if isinstance(error, RloxError) else describe_error(error)
             raise ConfigError(
                 f"{setting}: the plugin of {self.source} fails when it is imported: {detail}"

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.dpo import DPOLearner
-from rlox.algorithms.text.components import PreferenceFunction, TextContext, build_text, build_text_context
+from rlox.algorithms.text.components import TextContext, build_text, build_text_context
 from rlox.algorithms.text.facade import GenerationAlgorithm, ModelArgument, RewardArgument
 from rlox.algorithms.text.generation import make_generation_source
 from rlox.algorithms.text.learner import completion_metrics
+from rlox.algorithms.text.objects import PreferenceFunction
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import OnlineDPOConfig, RunConfig
 from rlox.configs.code import arguments_of, display_name

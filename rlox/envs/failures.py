@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.base import RESET_CONTRACT, STEP_CONTRACT, WrongTypeError
 from rlox.envs.spaces import ObservationCodec, shape_of
-from rlox.errors import EnvError
-from rlox.importing import one_line_message
+from rlox.errors import EnvError, one_line_message
 
 __all__ = ["CHECK_HINT", "Closable", "close_or_warn", "encode_checked", "env_error_message"]
 

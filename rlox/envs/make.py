@@ -37,9 +37,8 @@ from rlox.envs.workers.registry import with_class_object
 from rlox.envs.workers.vec_env import SupervisedVecEnv
 from rlox.envs.workers.worker_pool import envs_per_worker
 from rlox.envs.wrappers import make_wrapper, with_time_limit
-from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
+from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError, describe_error
 from rlox.extras import install_command
-from rlox.importing import describe_error
 
 __all__ = [
     "EnvLike",

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.base import LIFE_LOST, to_flag
-from rlox.errors import ConfigError, EnvError, MissingExtraError
+from rlox.errors import ConfigError, EnvError, MissingExtraError, describe_error
 from rlox.extras import install_command
-from rlox.importing import describe_error
 
 __all__ = ["VIDEO", "EpisodeVideoRecorder", "render_frame", "require_video", "write_mp4"]
 

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.errors import ConfigError, RewardError
-from rlox.importing import describe_error
+from rlox.errors import ConfigError, RewardError, describe_error
 from rlox.llm.codecs import Codec
 from rlox.llm.decoding import GeneratedTokens
 from rlox.llm.prompts import Prompt

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from rlox._core import HindsightConfig, ReplayBuffer
 from rlox.envs.parts_codec import PartsCodec
 from rlox.envs.spaces import NUMERIC_KINDS, ObservationCodec, format_space
-from rlox.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceError
-from rlox.importing import one_line_message
+from rlox.errors import ConfigError, EnvError, NonFiniteError, UnsupportedSpaceError, one_line_message
 from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = ["MAX_COMPARED", "HindsightRelabeler"]

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.text.inputs import is_new_model, make_codec, make_model, make_prompts
+from rlox.algorithms.text.objects import TextRuntimeObjects
 from rlox.configs import RunConfig
 from rlox.configs.code import Code, arguments_of, display_name
 from rlox.configs.params import is_object_name, object_name
 from rlox.configs.secrets import unwrap
 from rlox.configs.tasks import require_task
-from rlox.configs.text import REWARDS, SERVER_FIELDS, GenerationConfig, TextAlgorithmConfig
+from rlox.configs.text import REWARDS, GenerationConfig, TextAlgorithmConfig
 from rlox.distributed import ProcessGroup, join
 from rlox.errors import ConfigError
 from rlox.importing import load
 from rlox.llm import (
     GeneratedTokens,
-    LlamaSize,
     Sampling,
     Task,
     TextModel,
@@ -32,84 +32,21 @@ from rlox.llm.adapters import add_adapters, has_adapters
 from rlox.llm.codecs import Codec, Tokenizer
 from rlox.llm.completion_rewards import AnswerReward, CompletionReward, FunctionReward, RewardColumns
 from rlox.llm.prompts import Prompts
-from rlox.llm.reward_arguments import RewardFunction, bind_arguments, require_takes_pairs
-from rlox.llm.serving import GenerationServer
+from rlox.llm.reward_arguments import bind_arguments
 from rlox.llm.transformers_files import eos_ids_of, max_positions_of
-from rlox.runs.checkpoint import Checkpoint
-from rlox.runs.loading import RuntimeObjects
 from rlox.sources.text import TextSource
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.loop import Learner
 from rlox.training.text_evaluation import ScoreEvaluator, ScoreFunction, TextActor, TextEvaluator, generate
 
 __all__ = [
-    "EOS_KEY",
-    "SIZE_KEY",
-    "PreferenceFunction",
     "TextContext",
-    "TextRuntimeObjects",
     "build_text",
     "build_text_context",
     "frozen_copy",
 ]
 
-# Takes the pairs and returns, for each, the index of the better completion (0 or 1), or -1 for neither.
-PreferenceFunction = Callable[[list[Any]], Sequence[int]]
-
-SIZE_KEY, EOS_KEY = "size", "ends"  # keys in a learner's state: model size, end tokens
 DEFAULT_MAX_NEW_TOKENS = 64  # default maximum length of a completion
-
-
-@dataclass(frozen=True)
-class TextRuntimeObjects(RuntimeObjects):
-    """Objects given to a façade that are not saved to any file."""
-
-    model: nn.Module | None = None
-    ref_model: nn.Module | None = None
-    rewards: tuple[RewardFunction, ...] = ()
-    preference: PreferenceFunction | None = None
-    size: LlamaSize | None = None  # of a model whose weights are in a checkpoint
-    eos_ids: tuple[int, ...] = ()  # end tokens from the files of that model
-    server: GenerationServer | None = None  # generates completions instead of the model
-    files: Mapping[str, str] = field(default_factory=dict)  # present paths of files that a checkpoint names
-
-    def __post_init__(self) -> None:
-        for name in ("model", "ref_model"):
-            value = getattr(self, name)
-            if not isinstance(value, nn.Module | None):
-                raise ConfigError(
-                    f"{name} is a {type(value).__name__}, expected a torch.nn.Module whose "
-                    "forward(input_ids) returns logits"
-                )
-        if not isinstance(self.server, GenerationServer | None):
-            raise ConfigError(f"server={self.server!r}: expected a GenerationServer, or the name of a kind")
-        if self.preference is not None and not callable(self.preference):
-            raise ConfigError(f"preference_fn={self.preference!r}: expected a function that takes pairs")
-        if self.preference is not None:
-            require_takes_pairs(self.preference, f"preference_fn={object_name(self.preference)}")
-
-    def function_names(self) -> dict[str, Any]:
-        """Return the names of the functions; the keys are fields of the algorithm's configuration."""
-        names: dict[str, Any] = {}
-        if self.rewards:
-            names["rewards"] = tuple(object_name(function) for function in self.rewards)
-        if self.preference is not None:
-            names["preference"] = object_name(self.preference)
-        return names
-
-    def restored_from(self, checkpoint: Checkpoint) -> TextRuntimeObjects:
-        """Return a copy with the checkpoint's model size, so that the model's folder is not needed."""
-        size, eos_ids = checkpoint.optimizer.get(SIZE_KEY), checkpoint.optimizer.get(EOS_KEY, ())
-        return self if size is None else replace(self, size=LlamaSize(**size), eos_ids=tuple(eos_ids))
-
-    def with_names(self, config: RunConfig) -> RunConfig:
-        """Return the configuration with the names of these objects, since it cannot contain the objects."""
-        algo: Any = config.algo
-        names = self.function_names()
-        if self.server is not None:  # replaces a configured server
-            names |= {f.name: f.default for f in fields(algo) if f.name in ("server", *SERVER_FIELDS)}
-        named = replace(config, algo=replace(algo, **names), **cast(Any, self.files))
-        return named if self.model is None else replace(named, model=object_name(self.model))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text.components import PreferenceFunction, TextContext, TextRuntimeObjects
+from rlox.algorithms.text.components import TextContext
+from rlox.algorithms.text.objects import PreferenceFunction, TextRuntimeObjects
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import EvalConfig
 from rlox.configs.check import check_integer

@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from torch import nn
 
+from rlox.algorithms.text.objects import TextRuntimeObjects
 from rlox.configs import DPOConfig, RunConfig, SFTConfig
 from rlox.configs.params import object_name
 from rlox.configs.tasks import search_note
@@ -22,9 +23,6 @@ from rlox.llm.datasets import DatasetPrompts, TextDataset
 from rlox.llm.llama_files import adapter_hint, read_eos_ids
 from rlox.llm.prompts import Prompts, TaskPrompts, answer_context
 from rlox.llm.transformers_files import is_model, is_tokenizer, load_model
-
-if TYPE_CHECKING:
-    from rlox.algorithms.text.components import TextRuntimeObjects
 
 __all__ = ["is_new_model", "make_codec", "make_model", "make_prompts"]
 

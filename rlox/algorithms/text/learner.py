@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlox.algorithms.text.components import EOS_KEY, SIZE_KEY, TextContext, frozen_copy
+from rlox.algorithms.text.components import TextContext, frozen_copy
+from rlox.algorithms.text.objects import EOS_KEY, SIZE_KEY
 from rlox.configs.text import GroupConfig, TextAlgorithmConfig
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, TextModel

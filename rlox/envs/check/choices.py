@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rlox.envs.check.driver import EnvDriver
 from rlox.envs.check.subject import Subject
 from rlox.envs.check.values import is_equal, short_repr
-from rlox.importing import describe_error
+from rlox.errors import describe_error
 
 __all__ = ["check_choices"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rlox.envs.check.driver import EnvDriver
 from rlox.envs.check.subject import Subject, close_quietly
-from rlox.importing import describe_error
+from rlox.errors import describe_error
 
 __all__ = ["check_closing"]
 

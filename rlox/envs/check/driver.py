@@ -11,7 +11,7 @@ from rlox.envs.base import WrongTypeError, to_flag
 from rlox.envs.check.side_effects import seed_global_generators
 from rlox.envs.check.subject import Subject
 from rlox.envs.check.values import short_repr
-from rlox.importing import describe_error
+from rlox.errors import describe_error
 
 __all__ = ["EnvDriver", "MaskFilter", "StepResult", "TraceStep", "flag_message", "record_trace"]
 

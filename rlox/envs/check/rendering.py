@@ -12,8 +12,7 @@ import numpy as np
 
 from rlox.envs.check.subject import Subject, close_quietly
 from rlox.envs.check.values import short_repr
-from rlox.errors import MissingExtraError
-from rlox.importing import describe_error
+from rlox.errors import MissingExtraError, describe_error
 
 __all__ = ["check_rendering"]
 

@@ -9,7 +9,7 @@ from rlox.envs.check.driver import TRACE_EPISODE_STEPS, EnvDriver, MaskFilter
 from rlox.envs.check.subject import Subject, close_quietly
 from rlox.envs.check.values import is_equal
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.importing import describe_error
+from rlox.errors import describe_error
 
 __all__ = ["check_saving"]
 

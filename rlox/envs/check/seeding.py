@@ -11,7 +11,7 @@ from rlox.envs.check.findings import Report
 from rlox.envs.check.subject import Subject, close_quietly
 from rlox.envs.check.values import is_equal
 from rlox.envs.seeding import SEED_LIMIT
-from rlox.importing import describe_error
+from rlox.errors import describe_error
 
 __all__ = ["check_seeding", "first_difference"]
 

@@ -18,8 +18,7 @@ from rlox.envs.check.masks import MaskLocation
 from rlox.envs.check.side_effects import seed_global_generators
 from rlox.envs.make import is_not_gym_env_error
 from rlox.envs.seeding import SEED_LIMIT
-from rlox.errors import ConfigError, EnvError
-from rlox.importing import describe_error
+from rlox.errors import ConfigError, EnvError, describe_error
 
 __all__ = ["Limits", "Subject", "close_quietly", "takes_render_mode"]
 

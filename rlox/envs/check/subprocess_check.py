@@ -14,8 +14,7 @@ from typing import Any
 from rlox.configs import EnvConfig
 from rlox.envs.check.findings import Finding
 from rlox.envs.check.run_checks import CheckResult, check_config
-from rlox.errors import ConfigError, InternalError
-from rlox.importing import describe_error
+from rlox.errors import ConfigError, InternalError, describe_error
 
 __all__ = ["check_in_subprocess"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from rlox.envs.check.driver import EnvDriver, MaskFilter
 from rlox.envs.check.subject import Subject, close_quietly
 from rlox.envs.check.values import is_equal, short_repr
-from rlox.importing import describe_error
+from rlox.errors import describe_error
 
 __all__ = ["check_unmasked"]
 

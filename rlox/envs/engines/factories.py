@@ -22,8 +22,7 @@ from rlox.envs.failures import Closable
 from rlox.envs.identity import require_distinct_envs
 from rlox.envs.ids import find_spec, takes_num_envs, vector_factory
 from rlox.envs.mujoco_log import log_mujoco_warnings
-from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError
-from rlox.importing import describe_error
+from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError, describe_error
 
 __all__ = [
     "EngineFactory",

@@ -13,8 +13,7 @@ from helpers.envs import FailingAssert
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
-from rlox.errors import EnvError, UnknownNameError
-from rlox.importing import describe_error, one_line_message
+from rlox.errors import EnvError, UnknownNameError, describe_error, one_line_message
 
 
 class Short(gym.Env[Any, Any]):
