@@ -17,9 +17,9 @@ from rlox.envs.env_ownership import EnvOwner
 from rlox.envs.failures import close_or_warn, encode_checked, env_error_message
 from rlox.envs.frame_stacks import stacked_frames
 from rlox.envs.identity import require_distinct_envs
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.seeding import KEYED, Seeding, seeded_reset
 from rlox.envs.snapshot import can_save, restore_env, save_env
-from rlox.envs.spaces import ObservationCodec
 from rlox.envs.state_columns import stack_states, unstack_states
 from rlox.errors import EnvError, RloxError
 
@@ -80,7 +80,7 @@ class SyncGymVecEnv(EnvOwner):
             self.resume_grade = "exact" if can_save(first) else "episode_start"
             self.observation_space = first.observation_space
             self.action_space = first.action_space
-            codec = ObservationCodec.of(first.observation_space, name)
+            codec = codec_of(first.observation_space, name)
             self.observations = replace(codec, n_frames=stacked_frames(first))
             self.actions = ActionCodec.of(first.action_space, name)
         except BaseException:

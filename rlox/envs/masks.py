@@ -25,6 +25,7 @@ from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import to_flag
 from rlox.envs.mask_forms import MaskForm
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.spaces import ObservationCodec, SpaceWithCodec, format_space
 from rlox.errors import ConfigError, EnvError, ShapeError, UnsupportedSpaceError
 
@@ -56,7 +57,7 @@ class MaskedSpace(SpaceWithCodec):
 
     def codec(self, name: str) -> MaskedCodec:
         """Make the observation's own codec with the mask appended."""
-        inner = ObservationCodec.of(self[OBSERVATION], name)
+        inner = codec_of(self[OBSERVATION], name)
         dim = inner.dim + self.form.size
         parts = {OBSERVATION: slice(0, inner.dim), MASK: slice(inner.dim, dim)}
         size, form = self.form.size, self.form

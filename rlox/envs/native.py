@@ -14,7 +14,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.base import EpisodeEnds
 from rlox.envs.ids import plugin_module
 from rlox.envs.native_gym import native_ids, space_of_actions, space_of_observations
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.importing import import_module
 
 __all__ = ["NativeVecEnv", "native_env_class"]
@@ -54,7 +54,7 @@ class NativeVecEnv:
         self.n_envs = n_envs
         self.observation_space = space_of_observations(self.core)
         self.action_space = space_of_actions(self.core)
-        self.observations = ObservationCodec.of(self.observation_space, env_id)
+        self.observations = codec_of(self.observation_space, env_id)
         self.actions = ActionCodec.of(self.action_space, env_id)
 
     def reset_into(self, obs: NDArray[Any]) -> None:

@@ -25,12 +25,13 @@ from rlox.envs.spaces import (
     ImageCodec,
     ObservationCodec,
     RowsT,
+    SpaceWithCodec,
     format_space,
     shape_of,
 )
 from rlox.errors import ShapeError, UnsupportedSpaceError
 
-__all__ = ["PartsCodec", "make_codec"]
+__all__ = ["PartsCodec", "codec_of"]
 
 # By class of space: how to make other observations than numbers and images usable for learning.
 REMEDIES = {
@@ -47,7 +48,20 @@ MINIGRID_KEYS = frozenset({"image", "mission"})
 MINIGRID_REMEDY = "set env.wrappers=[minigrid_flat], or env.wrappers=[minigrid_image] for its image alone"
 
 
-def make_codec(
+def codec_of(space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
+    """Make the codec for `space`; `UnsupportedSpaceError` says how to wrap a space that does not fit."""
+    if isinstance(space, SpaceWithCodec):
+        return space.codec(name)
+    codec = _make_codec(space, name)
+    if not codec.dim:
+        raise UnsupportedSpaceError(
+            f"{name} has an empty {type(space).__name__} of observations, expected at least one number; "
+            f"wrap it with {TRANSFORM_WRAPPER}"
+        )
+    return codec
+
+
+def _make_codec(
     space: gym.Space[Any], name: str, sibling_keys: frozenset[str] = frozenset()
 ) -> ObservationCodec:
     """Make the codec for a space or a part of one; the codec may have no columns.
@@ -96,7 +110,7 @@ class PartsCodec(ObservationCodec):
         spaces_by_name = space.spaces if isinstance(space, spaces.Dict) else _parts_by_index(space)
         sibling_keys = frozenset(space.spaces) if isinstance(space, spaces.Dict) else frozenset()
         codecs = {
-            key: make_codec(part, _part_label(name, key), sibling_keys)
+            key: _make_codec(part, _part_label(name, key), sibling_keys)
             for key, part in spaces_by_name.items()
         }
         images = tuple(

@@ -21,7 +21,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
+from rlox.errors import ConfigError, ShapeError
 from rlox.masked_arrays import MASKED_MESSAGE, is_masked
 
 __all__ = [
@@ -97,21 +97,6 @@ class ObservationCodec:
     mask_dim: int = 0  # length of the action mask at the end of a row (`rlox.envs.masks`)
     images: tuple[Image, ...] = ()  # in the order of their bytes
     n_frames: int = 1  # frames in an observation, oldest first (`rlox.envs.frame_stacks`)
-
-    @classmethod
-    def of(cls, space: gym.Space[Any], name: str = "the environment") -> ObservationCodec:
-        """Make the codec for `space`; `UnsupportedSpaceError` says how to wrap a space that does not fit."""
-        if isinstance(space, SpaceWithCodec):
-            return space.codec(name)
-        from rlox.envs.parts_codec import make_codec  # lazy: that module imports this one
-
-        codec = make_codec(space, name)
-        if not codec.dim:
-            raise UnsupportedSpaceError(
-                f"{name} has an empty {type(space).__name__} of observations, expected at least one number; "
-                f"wrap it with {TRANSFORM_WRAPPER}"
-            )
-        return codec
 
     @property
     def input_dim(self) -> int:

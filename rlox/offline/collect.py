@@ -18,8 +18,8 @@ from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EnvLike, wrapped_factory
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.space_json import space_to_json
-from rlox.envs.spaces import ObservationCodec
 from rlox.errors import CheckpointError, ConfigError, NonFiniteError, UnsupportedSpaceError
 from rlox.offline.description import ReturnStatistics, describe_dataset
 from rlox.offline.replay_columns import read_replay_columns, require_replay_sampler
@@ -196,7 +196,7 @@ def _play_randomly(
     env = wrapped_factory(config, source)()
     try:
         name = config.id
-        spaces = ObservationCodec.of(env.observation_space, name), ActionCodec.of(env.action_space)
+        spaces = codec_of(env.observation_space, name), ActionCodec.of(env.action_space)
         actions = batch_space(env.action_space, 1)
         actions.seed(seed)
         actor = UniformActor(actions, *spaces, None, "cpu")

@@ -18,7 +18,7 @@ from rlox.configs.text import TINY, TextAlgorithmConfig, is_text
 from rlox.devices import torch_if_imported
 from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EnvLike, uses_native, wrapped_factory
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError
 from rlox.training.setup import require_device
 
@@ -132,7 +132,7 @@ def _has_images(config: RunConfig, source: EnvLike | None) -> bool:
     """Whether a run's observations contain images, by making one of its environments."""
     env = wrapped_factory(config.env, source, training=True)()
     try:
-        return bool(ObservationCodec.of(env.observation_space, config.env.id).images)
+        return bool(codec_of(env.observation_space, config.env.id).images)
     finally:
         if env is not source:
             close_or_warn(env, config.env.id)

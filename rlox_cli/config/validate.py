@@ -21,6 +21,7 @@ from rlox.configs.secrets import parse_scalar
 from rlox.configs.tasks import require_task
 from rlox.configs.text import is_text
 from rlox.envs.engines.factories import require_env
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError
 from rlox_cli.config.references import with_references
 from rlox_cli.config.run_schema import RUN
@@ -91,7 +92,6 @@ def try_environment(config: RunConfig) -> None:
     from rlox.envs.actions import ActionCodec
     from rlox.envs.failures import close_or_warn
     from rlox.envs.make import require_native, uses_native, wrapped_factory
-    from rlox.envs.spaces import ObservationCodec
     from rlox.envs.videos import render_frame, require_video
 
     if config.algo.is_native_only:
@@ -106,7 +106,7 @@ def try_environment(config: RunConfig) -> None:
         if records_video:
             env.reset()
             render_frame(env)
-        ObservationCodec.of(env.observation_space, config.env.id)
+        codec_of(env.observation_space, config.env.id)
         ActionCodec.of(env.action_space, config.env.id)
     finally:
         close_or_warn(env, config.env.id)
@@ -117,11 +117,10 @@ def spaces_of(config: RunConfig) -> tuple[ObservationCodec, ActionCodec]:
     from rlox.envs.actions import ActionCodec
     from rlox.envs.failures import close_or_warn
     from rlox.envs.make import wrapped_factory
-    from rlox.envs.spaces import ObservationCodec
 
     env = wrapped_factory(config.env, training=True)()
     try:
-        observations = ObservationCodec.of(env.observation_space, config.env.id)
+        observations = codec_of(env.observation_space, config.env.id)
         actions = ActionCodec.of(env.action_space, config.env.id)
     finally:
         close_or_warn(env, config.env.id)

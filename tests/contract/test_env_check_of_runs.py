@@ -21,7 +21,7 @@ from rlox.configs import EnvConfig, PPOConfig
 from rlox.envs.check import Finding, check_config, check_env
 from rlox.envs.check.algorithm_fit import algorithm_obstacles
 from rlox.envs.check.subprocess_check import check_in_subprocess
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, UnsupportedSpaceError
 
 SEEN, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
@@ -130,7 +130,7 @@ def test_squashing_algorithms_fit_bounded_boxes_and_choices() -> None:
 def test_an_image_fits_exactly_where_its_encoder_can_be_made(shape: tuple[int, ...]) -> None:
     space = spaces.Box(0, 255, shape, np.uint8)
     try:
-        make_encoder_spec(PPOConfig(), ObservationCodec.of(space))
+        make_encoder_spec(PPOConfig(), codec_of(space))
         made = True
     except ConfigError:
         made = False
@@ -139,7 +139,7 @@ def test_an_image_fits_exactly_where_its_encoder_can_be_made(shape: tuple[int, .
 
 def test_an_mlp_encoder_needs_no_image_channels() -> None:
     for side in (3, 8):
-        codec = ObservationCodec.of(spaces.Box(0, 255, (side, side, side), np.uint8))
+        codec = codec_of(spaces.Box(0, 255, (side, side, side), np.uint8))
         assert make_encoder_spec(PPOConfig(encoder="mlp"), codec).features == side**3
     for encoder in ("auto", "small"):
         with pytest.raises(ConfigError, match=r"algo\.image_channels=first or last"):
@@ -297,9 +297,9 @@ class Sentence(spaces.Space[Any]):
 def test_only_minigrids_mission_space_suggests_minigrids_wrappers() -> None:
     image = spaces.Box(0, 255, (7, 7, 3), np.uint8)
     with pytest.raises(UnsupportedSpaceError, match=r"minigrid_flat\], or .*minigrid_image\]") as of:
-        ObservationCodec.of(spaces.Dict(image=image, mission=Sentence()))
+        codec_of(spaces.Dict(image=image, mission=Sentence()))
     assert "Sentence(<function said>)" in str(of.value)
     with pytest.raises(UnsupportedSpaceError, match="TransformObservation"):
-        ObservationCodec.of(spaces.Dict(image=image, words=Sentence()))
+        codec_of(spaces.Dict(image=image, words=Sentence()))
     with pytest.raises(UnsupportedSpaceError, match="flatten_observation"):
-        ObservationCodec.of(spaces.Dict(image=image, mission=spaces.Text(5)))
+        codec_of(spaces.Dict(image=image, mission=spaces.Text(5)))

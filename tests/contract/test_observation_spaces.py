@@ -20,7 +20,7 @@ from helpers.selection import each_value_once
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import ALGORITHMS
 from rlox.configs import ALGO_CONFIGS
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.runs.record import record
 from rlox_cli.main import main
@@ -87,7 +87,7 @@ def test_an_algorithm_learns_plays_and_goes_on_in_these_observations(
     held = {"dataset": dataset(kind, name in VECTORS)} if name in FROM_DATASETS else {}
     if name == OF_VECTORS:
         options.pop("net_arch")
-    if ObservationCodec.of(space).images:
+    if codec_of(space).images:
         if name == OF_VECTORS:
             with pytest.raises(UnsupportedSpaceError, match="learns from vectors"):
                 facade(env_id=make, **options, **held)  # type: ignore[call-arg]

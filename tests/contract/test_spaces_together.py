@@ -20,7 +20,7 @@ from helpers.selection import each_value_once
 from rlox.algorithms import ALGORITHMS, RecurrentPPO
 from rlox.envs.actions import ActionCodec
 from rlox.envs.check.algorithm_fit import algorithm_obstacles
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 
 TOTAL = 16
 ROLLOUT: dict[str, Any] = {"n_envs": 2, "n_steps": 4}
@@ -63,7 +63,7 @@ def test_an_algorithm_takes_each_observation_kind_with_each_action_kind(
     name: str, seen: str, done: str, tmp_path: Path
 ) -> None:
     options = {"seed": 3, "net_arch": (6,), **OPTIONS[name]}
-    if ObservationCodec.of(SEEN[seen]).images:
+    if codec_of(SEEN[seen]).images:
         options["encoder_features"] = 5
 
     def make() -> Samples:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import EpisodeEnds
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 
 Array = NDArray[Any]
 TAXI_ID = next(name for name in ("Taxi-v4", "Taxi-v3") if name in gym.registry)
@@ -45,7 +45,7 @@ class ScriptedVecEnv:
         self.n_envs = obs.shape[1]
         self.observation_space: gym.Space[Any] = spaces.Box(-np.inf, np.inf, (obs.shape[2],))
         self.action_space: gym.Space[Any] = action_space or spaces.Discrete(2)
-        self.observations = ObservationCodec.of(self.observation_space)
+        self.observations = codec_of(self.observation_space)
         self.actions = ActionCodec.of(self.action_space)
         self.t = 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,12 @@ RUNNER = sorted((ROOT / "rlox_cli").rglob("*.py"))
 
 def imported(source: str) -> Iterator[str]:
     """Yield the full names of imports in `source`, also inside functions and TYPE_CHECKING blocks."""
-    for node in ast.walk(ast.parse(source)):
+    yield from names_imported(ast.parse(source))
+
+
+def names_imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the full names of imports in a tree."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -61,6 +66,48 @@ def test_upward_imports_are_found_inside_functions_and_in_every_form():
     assert upward("envs", "import rlox_cli.main") == ["rlox_cli.main"]
     assert upward("envs", "import rlox") == ["rlox"]
     assert upward("training", "import rlox.envs.make, torch\nfrom rlox import types") == []
+
+
+def run_time_imports(source: str, modules: Collection[str]) -> set[str]:
+    """Return those of `modules` that a source imports at run time, also inside functions."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    parts = [name.split(".") for name in names_imported(tree)]
+    return {".".join(name[:n]) for name in parts for n in range(2, len(name) + 1)} & set(modules)
+
+
+def circles(sources: Mapping[str, str]) -> list[str]:
+    """Return the modules from which imports lead back to themselves."""
+    imports = {name: run_time_imports(text, sources) - {name} for name, text in sources.items()}
+    found = []
+    for name in imports:
+        pending, reached = set(imports[name]), set[str]()
+        while pending:
+            module = pending.pop()
+            reached.add(module)
+            pending |= imports[module] - reached
+        found += [name] if name in reached else []
+    return found
+
+
+def test_no_files_of_the_library_import_one_another_in_a_circle():
+    """A package's `__init__` counts as the names that it exports, so it is left out."""
+    paths = (p for p in MODULES if p.name != "__init__.py")
+    names = {".".join(p.relative_to(ROOT).with_suffix("").parts): p.read_text("utf-8") for p in paths}
+    assert circles(names) == []
+
+
+def test_a_circle_is_found_when_one_of_its_imports_is_inside_a_function():
+    sources = {
+        "rlox.a": "from rlox.b import x",
+        "rlox.b": "def f():\n    import rlox.c",
+        "rlox.c": "from rlox import a",
+        "rlox.d": "from rlox.a import y\nif TYPE_CHECKING:\n    from rlox.e import T",
+        "rlox.e": "import rlox.d",
+    }
+    assert circles(sources) == ["rlox.a", "rlox.b", "rlox.c"]
 
 
 @pytest.mark.parametrize("path", RUNNER, ids=lambda p: p.name)

@@ -21,8 +21,8 @@ from gymnasium import spaces
 from helpers.foreign_datasets import columns, spaces_metadata
 from helpers.selection import examples
 
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.space_json import space_from_json
-from rlox.envs.spaces import ObservationCodec
 from rlox.errors import CheckpointError, RloxError, ShapeError
 from rlox.offline import convert_dataset, export_dataset
 from rlox.offline.checks import find_problems
@@ -159,7 +159,7 @@ def use_dataset(folder: Path, number: int) -> Columns:
     metadata = read_document(folder)
     for key in ("observation_space", "action_space"):
         if isinstance(metadata.get(key), str):
-            ObservationCodec.of(space_from_json(metadata[key]))
+            codec_of(space_from_json(metadata[key]))
     if number % 10 == 0:
         convert_dataset(folder, folder.parent / "again")
         export_dataset(dataset, folder.parent / "out.npz", "npz")

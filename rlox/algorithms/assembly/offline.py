@@ -21,6 +21,7 @@ from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.envs.actions import TOLERANCE, ActionCodec, UnitCodec
 from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EnvLike, EvalEnvFactory, wrapped_factory
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.space_json import space_from_json
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError, UnsupportedSpaceError
@@ -181,7 +182,7 @@ def _codecs_from_env_or_sizes(
         try:
             name = config.env.id
             codecs = (
-                ObservationCodec.of(env.observation_space, name),
+                codec_of(env.observation_space, name),
                 ActionCodec.of(env.action_space, name),
             )
         finally:
@@ -200,7 +201,7 @@ def _codecs_from_env_or_sizes(
     space: spaces.Space[Any] = (
         spaces.Box(-high, high, (algo.act_dim,)) if algo.continuous else spaces.Discrete(algo.act_dim)
     )
-    return ObservationCodec.of(spaces.Box(-np.inf, np.inf, (algo.obs_dim,))), ActionCodec.of(space)
+    return codec_of(spaces.Box(-np.inf, np.inf, (algo.obs_dim,))), ActionCodec.of(space)
 
 
 def _recorded_codecs(config: RunConfig, context: BuildContext) -> SpaceCodecs | None:
@@ -213,7 +214,7 @@ def _recorded_codecs(config: RunConfig, context: BuildContext) -> SpaceCodecs | 
     if not all(isinstance(text, str) for text in texts):
         return None
     observation, action = (space_from_json(str(text)) for text in texts)
-    return ObservationCodec.of(observation, path), ActionCodec.of(action, path)
+    return codec_of(observation, path), ActionCodec.of(action, path)
 
 
 def _action_bound(algo: OfflineAlgorithmConfig) -> float | None:

@@ -8,7 +8,8 @@ from typing import Any
 from rlox.configs import ALGO_CONFIGS
 from rlox.configs.base import AlgorithmConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import Image, ObservationCodec
+from rlox.envs.parts_codec import codec_of
+from rlox.envs.spaces import Image
 from rlox.errors import ConfigError
 
 __all__ = ["algorithm_obstacles"]
@@ -22,7 +23,7 @@ def algorithm_obstacles(
     `n_frames` is the number of frames stacked in an observation; `native` environments are stepped in Rust.
     """
     try:
-        images = ObservationCodec.of(observation_space, name).images
+        images = codec_of(observation_space, name).images
         actions = ActionCodec.of(action_space, name)
     except ConfigError as error:
         return dict.fromkeys(ALGO_CONFIGS, str(error))

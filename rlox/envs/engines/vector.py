@@ -18,8 +18,9 @@ from rlox.envs.engines.masks import EngineMasks
 from rlox.envs.engines.rows import require_flags, require_numbers, select_info, select_row
 from rlox.envs.env_ownership import EnvOwner
 from rlox.envs.failures import CHECK_HINT, close_or_warn, env_error_message
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.seeding import KEYED, Seeding
-from rlox.envs.spaces import ObservationCodec, shape_of
+from rlox.envs.spaces import shape_of
 from rlox.errors import ConfigError, EnvError, RloxError
 
 __all__ = ["VectorEngine", "autoreset_mode", "require_vector"]
@@ -80,7 +81,7 @@ class VectorEngine(EnvOwner):
         self._masks = masks
         observation_space = env.single_observation_space if masks is None else masks.reader.space
         self.observation_space, self.action_space = observation_space, env.single_action_space
-        codec = ObservationCodec.of(self.observation_space, name)
+        codec = codec_of(self.observation_space, name)
         self.observations = replace(codec, n_frames=n_frames)
         self.actions = ActionCodec.of(self.action_space, name)
         self._scale, self._clip = scale, np.inf if clip is None else clip

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.envs.actions import ActionCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.spaces import ObservationCodec
 
 __all__ = ["SharedArrays", "codecs_of", "new_memory"]
@@ -33,7 +34,7 @@ def codecs_of(
     observations: gym.Space[Any], actions: gym.Space[Any], name: str
 ) -> tuple[ObservationCodec, ActionCodec]:
     """Make the codecs with which both sides write observations and read actions of the environment `name`."""
-    return ObservationCodec.of(observations, name), ActionCodec.of(actions, name)
+    return codec_of(observations, name), ActionCodec.of(actions, name)
 
 
 class SharedArrays:

@@ -13,8 +13,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.space_json import space_from_json
-from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, MissingExtraError
 from rlox.extras import install_command
 from rlox.offline.description import episode_lengths
@@ -238,7 +238,7 @@ def _env_observations(rows: NDArray[Any], space: spaces.Space[Any]) -> NDArray[A
     sizes = np.reshape(space.n if isinstance(space, spaces.Discrete) else space.nvec, -1)
     parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
     chosen = np.stack([part.argmax(1) for part in parts], axis=1).reshape(shape) + space.start
-    if not np.array_equal(ObservationCodec.of(space).encode_batch(chosen), rows):
+    if not np.array_equal(codec_of(space).encode_batch(chosen), rows):
         raise ConfigError(f"the observations are not one-hot as rows of {space} are")
     return chosen.astype(space.dtype)
 

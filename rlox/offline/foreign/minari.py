@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox.envs.actions import ActionCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.space_json import space_from_json
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
@@ -40,7 +41,7 @@ def read_minari(path: Path) -> tuple[dict[str, Any], Iterator[ColumnBlock]]:
                 f"{path}: metadata.json has no {name}, expected one: rlox makes no environment to find it"
             )
     observation, action = (space_from_json(str(text)) for text in space_texts.values())
-    codecs = ObservationCodec.of(observation, str(path)), ActionCodec.of(action, str(path))
+    codecs = codec_of(observation, str(path)), ActionCodec.of(action, str(path))
     root = open_hdf5(folder / DATA_FILE)
     rlox_note = metadata.get("rlox")
     metadata_kept = {**space_texts, **_kept_metadata(metadata)}

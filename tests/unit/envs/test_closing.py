@@ -12,10 +12,10 @@ from helpers.hard_evaluations import Dice, LimitedInstances
 
 from rlox.configs import EnvConfig
 from rlox.envs.make import EvalEnvFactory, make_vec, wrapped_factory
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, EnvError
 
-SEEN = ObservationCodec.of(Dice.observation_space)
+SEEN = codec_of(Dice.observation_space)
 
 
 class Stubborn(LimitedInstances):

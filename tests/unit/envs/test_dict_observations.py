@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rlox import GymVecEnv
 from rlox.algorithms import PPO
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import EnvError, ShapeError, UnsupportedSpaceError
 
 PARTS = st.one_of(
@@ -39,7 +39,7 @@ def test_rows_equal_gymnasiums_flattened_observations_and_split_into_parts(
     space: spaces.Dict, seed: int, n: int
 ) -> None:
     space.seed(seed)
-    codec, given_ones = ObservationCodec.of(space), [space.sample() for _ in range(n)]
+    codec, given_ones = codec_of(space), [space.sample() for _ in range(n)]
     expected = np.stack([spaces.flatten(space, one).astype(np.float32) for one in given_ones])
     rows = np.full((n, codec.dim), np.nan, np.float32)
     for one, row in zip(given_ones, rows, strict=True):
@@ -117,7 +117,7 @@ def test_an_observation_that_breaks_its_dict_is_an_error_naming_the_part(
 
 
 def test_split_and_join_refuse_rows_or_parts_of_another_shape() -> None:
-    codec = ObservationCodec.of(GoalLine().observation_space)
+    codec = codec_of(GoalLine().observation_space)
     parts = codec.split(np.zeros((2, codec.dim), np.float32))
     for rows in (np.zeros((2, codec.dim + 1)), np.zeros(0)):
         with pytest.raises(ShapeError, match="cannot be split"):
@@ -126,7 +126,7 @@ def test_split_and_join_refuse_rows_or_parts_of_another_shape() -> None:
         with pytest.raises(ShapeError, match="cannot be joined"):
             codec.join(wrong)
     with pytest.raises(ShapeError, match="cannot be split"):
-        ObservationCodec.of(BOX).split(np.zeros((2, 2)))
+        codec_of(BOX).split(np.zeros((2, 2)))
 
 
 def played(vec: GymVecEnv, steps: int) -> list[dict[str, NDArray[Any]]]:

@@ -17,12 +17,12 @@ from rlox import GymVecEnv
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, EvalConfig
 from rlox.envs.make import EvalEnvFactory, make_vec
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, EnvError
 from rlox.runs.record import open_env, record
 from rlox.training.evaluate import Evaluator
 
-OBS_CODEC = ObservationCodec.of(Dice.observation_space)
+OBS_CODEC = codec_of(Dice.observation_space)
 
 
 class ForeignWrapper(Dice):

@@ -16,7 +16,7 @@ from rlox.configs import EnvConfig
 from rlox.envs.base import to_flag, to_reward
 from rlox.envs.check import check_env
 from rlox.envs.make import make_vec
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import EnvError
 
 BOX, BINARY = spaces.Box(-9, 9, (1,)), spaces.MultiBinary(2)
@@ -81,7 +81,7 @@ def test_invalid_numbers_in_observations_are_refused_alone_and_in_a_batch(
         else add_batch_axis(seen)
     )
     with pytest.raises(ValueError, match=told.partition(": ")[2] or told):
-        ObservationCodec.of(space).encode_batch(batch)
+        codec_of(space).encode_batch(batch)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_invalid_numbers_in_observations_are_refused_alone_and_in_a_batch(
     ],
 )
 def test_real_numbers_of_every_kind_are_taken(space: gym.Space[Any], seen: Any, row: list[float]) -> None:
-    codec = ObservationCodec.of(space)
+    codec = codec_of(space)
     assert codec.encode_one(seen)[0].tolist() == row
     assert codec.encode_batch(np.array([seen]))[0].tolist() == row
 

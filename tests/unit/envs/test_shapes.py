@@ -10,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from rlox.algorithms import PPO
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import EnvError, RloxError
 
 MATRIX_SPACE = spaces.Box(-1.0, 1.0, (2, 3), np.float32)
@@ -29,7 +29,7 @@ IMAGE_SPACE = spaces.Box(0.0, 1.0, (6, 8, 3), np.float32)
 )  # fmt: skip
 def test_a_codec_refuses_another_shape_of_the_same_size(space: Any, shape: tuple[int, ...]) -> None:
     seen = np.zeros(shape, space.dtype)
-    both = ObservationCodec.of(space), ObservationCodec.of(spaces.Dict(a=space))
+    both = codec_of(space), codec_of(spaces.Dict(a=space))
     for codec, one, many in zip(both, (seen, {"a": seen}), (seen[None], {"a": seen[None]}), strict=True):
         with pytest.raises(ValueError, match=r"shape"):
             codec.encode_one(one)
@@ -47,7 +47,7 @@ def test_a_codec_refuses_another_shape_of_the_same_size(space: Any, shape: tuple
     ],
 )
 def test_a_codec_ignores_axes_of_length_1(space: Any, seen: Any) -> None:
-    assert (ObservationCodec.of(space).encode_one(seen) == 0.5).all()
+    assert (codec_of(space).encode_one(seen) == 0.5).all()
 
 
 class TransposedObs(gym.Env[Any, Any]):

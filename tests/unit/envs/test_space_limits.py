@@ -9,6 +9,7 @@ import pytest
 from gymnasium import spaces
 
 from rlox.envs.actions import ActionCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import UnsupportedSpaceError
 
@@ -50,7 +51,7 @@ def test_choices_beyond_the_range_of_their_dtype_are_refused(
 )
 def test_the_greatest_number_of_a_dtype_is_a_choice(space: spaces.Discrete[Any]) -> None:
     last = int(space.start) + 4
-    assert ObservationCodec.of(space).encode_one(last)[0].tolist() == [0, 0, 0, 0, 1]
+    assert codec_of(space).encode_one(last)[0].tolist() == [0, 0, 0, 0, 1]
     assert ActionCodec.of(space).to_env(np.array([4])).tolist() == [last]
 
 

@@ -17,7 +17,7 @@ from torch.nn import Conv2d, Linear, functional
 from rlox.algorithms import DQN, PPO, SAC
 from rlox.algorithms.assembly.encoding import make_encoder_spec
 from rlox.configs import DQNConfig, PPOConfig
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks import (
     ActionValues,
@@ -124,7 +124,7 @@ def test_an_encoder_passes_numbers_beside_an_image_through_unchanged() -> None:
         "z": spaces.MultiDiscrete([2, 3]),
     }
     space = spaces.Dict(parts)
-    codec = ObservationCodec.of(space)
+    codec = codec_of(space)
     encoder = Encoder(codec.numeric_dim, [ImageSpec((5, 5, 3), False, 255.0)], ["mlp"])
     space.seed(1)
     ones = [space.sample() for _ in range(3)]
@@ -150,7 +150,7 @@ def test_an_encoder_passes_numbers_beside_an_image_through_unchanged() -> None:
 
 
 def chosen(shape: tuple[int, ...], **options: Any) -> tuple[str, ...]:
-    codec = ObservationCodec.of(image(shape))
+    codec = codec_of(image(shape))
     return make_encoder_spec(PPOConfig(**options), codec, "world").descriptions
 
 
@@ -183,7 +183,7 @@ def test_ambiguous_channels_require_image_channels(shape: tuple[int, ...]) -> No
 
 @pytest.mark.parametrize("shape", [(8, 8, 12), (8, 12, 3)])
 def test_the_channels_of_a_stack_of_gray_frames_are_its_frames(shape: tuple[int, ...]) -> None:
-    codec = replace(ObservationCodec.of(image(shape)), n_frames=8)
+    codec = replace(codec_of(image(shape)), n_frames=8)
     (line,) = make_encoder_spec(PPOConfig(), codec, "world").descriptions
     assert f"{shape[1]}x{shape[2]}, 8 channels" in line
     (line,) = make_encoder_spec(PPOConfig(image_channels="last"), codec, "world").descriptions
@@ -201,7 +201,7 @@ def test_an_image_too_small_for_a_network_is_refused_with_those_that_take_it() -
     "options", [{"encoder": "nature"}, {"encoder_features": 8}, {"image_channels": "last"}]
 )
 def test_image_keys_require_an_image_observation(options: dict[str, Any]) -> None:
-    codec = ObservationCodec.of(spaces.Box(-1, 1, (3,)))
+    codec = codec_of(spaces.Box(-1, 1, (3,)))
     with pytest.raises(ConfigError, match=rf"algo.{next(iter(options))}=.*world has no image"):
         make_encoder_spec(DQNConfig(**options), codec, "world")
     with pytest.raises(ConfigError, match=r"algo.share_encoder=false: CartPole-v1 has no image"):
@@ -213,11 +213,11 @@ def test_features_that_no_network_makes_are_refused() -> None:
         with pytest.raises(ConfigError, match=r"algo.encoder_features=8: the images of world are flattened"):
             chosen(shape, encoder_features=8, **options)
     parts = spaces.Dict({"small": image((3, 3, 1)), "large": image((8, 8, 3))})
-    make_encoder_spec(PPOConfig(encoder_features=8), ObservationCodec.of(parts))
+    make_encoder_spec(PPOConfig(encoder_features=8), codec_of(parts))
 
 
 def test_pixels_are_divided_by_what_their_space_allows() -> None:
-    codec = ObservationCodec.of(image((4, 4, 2), high=5))
+    codec = codec_of(image((4, 4, 2), high=5))
     encoding = make_encoder_spec(PPOConfig(encoder="mlp"), codec)
     assert encoding.make_encoder is not None
     row = torch.full((1, 32), 5, dtype=torch.uint8)

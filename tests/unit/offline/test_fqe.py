@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rlox.algorithms import PPO
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks import EnsembleMLP
 from rlox.offline.fqe import FQEEstimate, FQESettings, _value_bounds, fitted_q_evaluation
@@ -37,7 +37,7 @@ class Fixed(StatelessActor[Any]):
 
 
 def actor(policy: Any, space: Any, dim: int = STATES) -> Fixed:
-    seen = ObservationCodec.of(spaces.Box(-np.inf, np.inf, (dim,)))
+    seen = codec_of(spaces.Box(-np.inf, np.inf, (dim,)))
     codec = ActionCodec.of(space)
     codec = codec.unit_codec("a test", "fqe") if isinstance(space, spaces.Box) else codec
     return Fixed(policy, seen, codec, None, "cpu")

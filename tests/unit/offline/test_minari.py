@@ -13,7 +13,7 @@ from gymnasium import spaces
 from helpers.foreign_datasets import columns, dataset, spaces_metadata
 from minari import MinariDataset
 
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import CheckpointError, ConfigError, RloxError
 from rlox.offline import convert_dataset, export_dataset
 from rlox.offline.foreign import limits, minari
@@ -56,7 +56,7 @@ def test_observed_choices_are_integers_in_minari_and_one_hot_in_rows(
 ) -> None:
     space.seed(3)
     seen = np.stack([space.sample() for _ in range(121)])
-    rows = ObservationCodec.of(space).encode_batch(seen)
+    rows = codec_of(space).encode_batch(seen)
     made = columns() | {"obs": rows[:-1], "next_obs": rows[1:]}
     about = spaces_metadata(space, spaces.Box(-1, 1, (2,)))
     given = make_dataset(made, about)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rlox import ReplayBuffer
 from rlox.configs import UniformConfig
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import UnsupportedSpaceError
 from rlox.sources.hindsight import MAX_COMPARED, HindsightRelabeler
 from rlox.sources.replay_sampler import ReplaySampler
@@ -57,7 +57,7 @@ def sample_relabeled(env_class: type[GoalEnv], space: spaces.Space[Any]) -> tupl
     """Returns the environment, and 200 rows of episodes of at most 10 steps with goals of `space`."""
     env = env_class(space, space)
     env.observation_space.seed(1)
-    codec = ObservationCodec.of(env.observation_space)
+    codec = codec_of(env.observation_space)
     hindsight = HindsightRelabeler.of(env, codec, "future", 4, "Judge")
     buffer = ReplayBuffer(N_ROWS, act_dim=1, obs_spaces=hindsight.spaces)
     observations = [env.observation_space.sample() for _ in range(N_ROWS + 1)]
@@ -124,14 +124,14 @@ UNEQUAL_SPACES = [
 @pytest.mark.parametrize(("achieved", "desired"), UNEQUAL_SPACES)
 def test_goals_of_two_spaces_or_of_several_parts_are_refused(achieved: Any, desired: Any) -> None:
     env = GoalEnv(achieved, desired)
-    codec = ObservationCodec.of(env.observation_space)
+    codec = codec_of(env.observation_space)
     with pytest.raises(UnsupportedSpaceError, match=r"^buffer\.hindsight=final: Judge has achieved"):
         HindsightRelabeler.of(env, codec, "final", 4, "Judge")
 
 
 def test_bounds_of_the_two_goals_may_differ() -> None:
     env = GoalEnv(spaces.Box(-9, 9, (2,)), spaces.Box(-1, 1, (2,)))
-    codec = ObservationCodec.of(env.observation_space)
+    codec = codec_of(env.observation_space)
     assert HindsightRelabeler.of(env, codec, "final", 4, "Judge").spaces["desired_goal"] == (
         "float32",
         (2,),

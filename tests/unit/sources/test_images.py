@@ -14,7 +14,7 @@ from helpers.observation_spaces import Samples, image
 from numpy.typing import NDArray
 
 from rlox.algorithms import DQN, PPO
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.sources.arena import Arena
 from rlox.sources.replay_sampler import frames_to_share, sampled_bytes
@@ -102,7 +102,7 @@ def test_the_encoder_computes_each_image_once_to_act_and_to_score() -> None:
     ],
 )
 def test_the_shape_distinguishes_stacked_frames_from_colours(shape: tuple[int, ...], frames: int) -> None:
-    assert frames_to_share(ObservationCodec.of(image(shape))) == frames
+    assert frames_to_share(codec_of(image(shape))) == frames
 
 
 @pytest.mark.parametrize("space", [image((7, 7, 3)), EYE])
@@ -182,7 +182,7 @@ def test_a_number_beside_an_image_that_is_not_finite_stops_the_run(facade: Any) 
     ],
 )
 def test_an_image_of_another_shape_or_dtype_is_refused(given: Any, told: str) -> None:
-    codec = ObservationCodec.of(EYE)
+    codec = codec_of(EYE)
     seen = {"eye": given, "speed": np.zeros(2)}
     with pytest.raises(ValueError, match=f"part 'eye': {told}"):
         codec.encode_one(seen)

@@ -22,7 +22,7 @@ from rlox.configs import make_run
 from rlox.envs.actions import ActionCodec
 from rlox.envs.mask_forms import MaskForm
 from rlox.envs.masks import MaskedSpace
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.offline.replay_columns import read_replay_columns
 from rlox.runs import preflight
 from rlox.runs.session import Session
@@ -68,7 +68,7 @@ def require_same(first: Any, second: Any) -> None:
 def test_rows_that_were_packed_are_the_same_bytes_when_unpacked(name: str) -> None:
     space = SPACES[name]
     space.seed(1)
-    codec = ObservationCodec.of(space)
+    codec = codec_of(space)
     rows = codec.rows(3, 4)
     for row in rows.reshape(12, -1):
         codec.encode_into(space.sample(), row)
@@ -85,7 +85,7 @@ def test_rows_that_were_packed_are_the_same_bytes_when_unpacked(name: str) -> No
 
 @pytest.mark.parametrize("name", SPACES)
 def test_packing_of_empty_rows_gives_empty_rows(name: str) -> None:
-    codec = ObservationCodec.of(SPACES[name])
+    codec = codec_of(SPACES[name])
     packing = OneHotPacking.of(codec)
     for shape in [(0,), (3, 0)]:
         if packing is not None:
@@ -96,7 +96,7 @@ def test_packing_of_empty_rows_gives_empty_rows(name: str) -> None:
 
 def test_a_packed_row_has_its_integer_after_the_other_numbers() -> None:
     space = spaces.Dict({"at": spaces.Discrete(500, start=-3), "speed": spaces.Box(-1, 1, (2,))})
-    codec = ObservationCodec.of(space)
+    codec = codec_of(space)
     row = codec.encode_one({"at": 414, "speed": np.array([0.5, -0.25], np.float32)})
     packing = OneHotPacking.of(codec)
     assert packing is not None

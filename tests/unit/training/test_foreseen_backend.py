@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rlox.configs import RunConfig, make_run
 from rlox.envs.actions import ActionCodec
-from rlox.envs.spaces import ObservationCodec
+from rlox.envs.parts_codec import codec_of
 from rlox.training import backend
 from rlox.training.backend import (
     cpu_kind,
@@ -21,7 +21,7 @@ from rlox.training.backend import (
 )
 from rlox.training.native_fields import NATIVE_FIELDS
 
-OBSERVATIONS = ObservationCodec.of(spaces.Box(-1.0, 1.0, (4,)))
+OBSERVATIONS = codec_of(spaces.Box(-1.0, 1.0, (4,)))
 ACTIONS = ActionCodec.of(spaces.Discrete(2))
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 256, 1024)
 OF_VECTORS = [(name, case) for name, case in CASES if name in NATIVE_FIELDS]
