@@ -100,7 +100,7 @@ def measure(algo: str, env: str, width: int, batch_size: int) -> dict[str, Any]:
     """Measure one case; the figures are per gradient step."""
     run, batch, clock = second_update(algo, env, width, batch_size)
     learner = run.learner
-    step_counter = learner.critic if algo in ("sac", "td3") else learner.optimizer
+    step_counter = learner.critic_optimizer if algo in ("sac", "td3") else learner.optimizer
     before = step_counter.steps
     with OperationCounter() as counter:
         learner.update(batch, clock)

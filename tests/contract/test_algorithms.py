@@ -80,7 +80,7 @@ def test_facades_define_only_a_constructor_and_expected_members() -> None:
         assert facade.__base__ in {Algorithm, *families}
         # `predict` of a recurrent policy takes a state and returns the next one
         more = more_of.get(facade, set())
-        assert own <= {"name", "make", "collector", "objects"} | more
+        assert own <= {"name", "make", "collector", "accepted_objects"} | more
 
 
 def outcome(algorithm: Any, total: int, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:

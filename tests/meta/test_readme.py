@@ -63,7 +63,7 @@ def test_ci_runs_the_readmes_command_as_written(command):
 
 def test_the_readme_names_the_command_and_the_cost_of_the_setup():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert "the command is `.venv/bin/rlox`, or `rlox` after `source .venv/bin/activate`" in text
+    assert "you can run `.venv/bin/rlox`, or `rlox` after `source .venv/bin/activate`" in text
     assert re.search(r"It needs .*`cargo`.*, \d+ GB of disk .* and about \w+ minutes", text)
     assert "https://pytorch.org/get-started" in text
 

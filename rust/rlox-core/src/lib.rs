@@ -30,5 +30,6 @@ pub use field::Field;
 pub use layout::Layout;
 pub use orthogonal::orthogonal;
 pub use params::Parameters;
-pub use shared::{PoisonOnPanic, Shared, after_fork_in_child};
+pub use shared::{PoisonOnPanic, Shared};
+pub use store::after_fork_in_child;
 pub use tensor::TensorView;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::error::{Error, Result};
-use crate::{interrupt, store};
+use crate::interrupt;
 
 /// Interval at which a waiting thread checks for an interrupt.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -161,13 +161,9 @@ fn check_while_waiting(n_marked_locks: usize) -> Result<()> {
     interrupt::check()
 }
 
-/// Prepares the locks of this crate for use in the child of a fork. A program that forks calls this
-/// in the child before it uses anything else of this crate.
-///
-/// The child's only thread is the one that forked. The child becomes the owner of the locks for work
-/// in several steps that this thread holds, and the lock files of its folders are closed.
-pub fn after_fork_in_child() {
-    store::close_lock_files();
+/// Makes this process the owner of the locks that the calling thread holds for work in several steps. It
+/// is the child of a fork, and its only thread is the one that forked.
+pub(crate) fn own_locks_of_forked_thread() {
     MARKED_RESOURCES.with_borrow(|resources| {
         for resource in resources {
             if let Resource::MultiStepLock(holder) = resource {

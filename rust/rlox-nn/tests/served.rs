@@ -22,7 +22,7 @@ fn n_parameters(sizes: &[usize]) -> usize {
 fn array(name: &str, parameter_count: usize) -> Vec<f32> {
     let Sizes { obs, outputs, rows, .. } = SIZES;
     let n = match name {
-        "parameter_count" | "target" => parameter_count,
+        "parameters" | "target" => parameter_count,
         "obs" | "next_obs" => rows * obs,
         "noise" => rows * outputs,
         _ => rows,

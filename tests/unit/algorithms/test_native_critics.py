@@ -162,7 +162,7 @@ def test_native_sac_and_td3_refuse_to_train_after_the_user_changed_a_module() ->
         change(run.policy)
         with pytest.raises(ConfigError, match=says):
             run.learner.update(drawn(), Clock())
-        assert run.learner.critic.steps == 0
+        assert run.learner.critic_optimizer.steps == 0
 
 
 def test_native_sac_and_td3_stop_in_the_update_that_meets_a_nan() -> None:
@@ -172,5 +172,5 @@ def test_native_sac_and_td3_stop_in_the_update_that_meets_a_nan() -> None:
         batch.rewards[2, 0] = torch.nan
         with pytest.raises(NonFiniteError, match=r"in the update 0 .*lower algo.learning_rate"):
             run.learner.update(batch, Clock())
-        assert run.learner.critic.steps == 2
+        assert run.learner.critic_optimizer.steps == 2
         assert bool(torch.isfinite(weights(run)).all())

@@ -114,7 +114,7 @@ def test_every_optimizer_follows_the_learning_rate_schedule(
     kind: Any, env: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     algorithm = kind(**env, **OFF_POLICY, learning_rate="lin_1e-3", seed=1)
-    sizes: dict[str, list[float]] = {"actor": [], "critic": []}
+    sizes: dict[str, list[float]] = {"actor_optimizer": [], "critic_optimizer": []}
     for name, seen in sizes.items():
         optimizer = getattr(algorithm.learner, name)
         step = optimizer.step

@@ -495,7 +495,7 @@ def test_a_model_is_saved_as_a_folder_that_answers_alike(tmp_path: Path) -> None
     assert torch.equal(again.generate(prompt)[0], sft.generate(prompt)[0])
     module = load_llama(tmp_path / "model")
     assert torch.equal(module.lm_head.weight, sft.policy.lm_head.weight)
-    with pytest.raises(ConfigError, match=r"has 11 tokens, text as characters or bytes 14"):
+    with pytest.raises(ConfigError, match=r"has 11 tokens, text as characters or bytes has 14"):
         SFT(str(tmp_path / "model"), task="arithmetic")
     with pytest.raises(ConfigError, match="TinyLM has no save_pretrained, expected a Llama"):
         GRPO(TinyLM(), None, low).save_pretrained(tmp_path / "other")

@@ -151,7 +151,7 @@ def test_the_names_of_cases_are_shown_without_measuring(cli: Cli, tmp_path):
     [
         ("{}", "schema_version None, expected 1"),
         ("[1]", "schema_version None, expected 1"),
-        ("not json", "no JSON"),
+        ("not json", "not JSON"),
         ('{"schema_version": 1, "cases": [{}]}', "not written by rlox bench"),
         ('{"schema_version": 2}', "schema_version 2, expected 1"),
     ],

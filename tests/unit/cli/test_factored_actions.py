@@ -46,7 +46,7 @@ def test_a_run_with_nested_actions_trains_resumes_exactly_and_evaluates(workers:
             "DictMixed",
             "sac needs Discrete or Box actions, MatchDictMixed-v0 has Dict('force'",
         ),
-        ("td3", "BoxOneSided", "td3 needs Box actions with finite bounds, MatchBoxOneSided-v0"),
+        ("td3", "BoxOneSided", "td3 needs Box actions with finite bounds, but MatchBoxOneSided-v0"),
         (
             "ppo",
             "DictWithSequence",

@@ -188,7 +188,7 @@ def test_resume_refuses_a_model_whose_tokenizer_is_gone(cli: Cli, files: Path) -
     (files / "model").rename(files / "away")
     ran = cli("resume", "run", "total_steps=24")
     assert ran.code != 0
-    assert "has 321 tokens, text as characters or bytes 11" in ran.err
+    assert "has 321 tokens, text as characters or bytes has 11" in ran.err
 
 
 def test_reward_functions_get_columns_by_name_as_in_trl(cli: Cli, files: Path) -> None:

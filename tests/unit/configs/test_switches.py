@@ -77,7 +77,7 @@ def test_a_run_that_began_with_an_idle_deviation_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as before:  # without the check that refuses it
-        before.setattr("rlox.algorithms.assembly.on_policy.require_vector_for_log_std", lambda *given: None)
+        before.setattr("rlox.algorithms.assembly.on_policy._require_vector_for_log_std", lambda *given: None)
         PPO("CartPole-v1", log_std_init=-1.0, net_arch=(4,), backend="torch").save(tmp_path / "a")
     assert PPO.from_checkpoint(tmp_path / "a").config.algo.log_std_init == -1.0
 

@@ -121,7 +121,7 @@ def test_unit_codec_joins_boxes_into_one_vector_in_minus_one_to_one() -> None:
         [2],
     ]  # 2.5 is rounded to 2, the even number
     one_sided: Any = spaces.Dict({"brake": brake, "on": spaces.Box(0, np.inf, (1,), np.float32)})
-    with pytest.raises(UnsupportedSpaceError, match=r"^sac needs Box actions with finite bounds, env"):
+    with pytest.raises(UnsupportedSpaceError, match=r"^sac needs Box actions with finite bounds, but env"):
         ActionCodec.of(one_sided).unit_codec("env", "sac")
 
 

@@ -132,7 +132,7 @@ def test_masks_given_one_after_another_in_a_list_are_a_batch() -> None:
 
 
 def test_masks_without_choices_and_algorithms_without_factors_are_refused() -> None:
-    with pytest.raises(UnsupportedSpaceError, match="masks need actions with choices, barred has Dict"):
+    with pytest.raises(UnsupportedSpaceError, match="masks need actions with choices, but barred has Dict"):
         vec_of(lambda: Match("DictOfBoxes"))
     with pytest.raises(UnsupportedSpaceError, match=r"^dqn needs Discrete actions, .*; use algo=ppo"):
         DQN(lambda: MaskedMatch("MultiDiscrete"), action_mask="info")

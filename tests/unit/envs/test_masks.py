@@ -191,7 +191,7 @@ def test_environments_without_masks_are_refused_before_they_step() -> None:
         make_vec_env(options("info"), "method")
     with pytest.raises(UnsupportedSpaceError, match="doors has no part 'action_mask'"):
         make_vec_env(options("info"), "observation")
-    with pytest.raises(UnsupportedSpaceError, match="masks need actions with choices, doors has Box"):
+    with pytest.raises(UnsupportedSpaceError, match="masks need actions with choices, but doors has Box"):
         make_vec_env(MixedBounds, "info")
     with pytest.raises(EnvError, match="doors gives no action mask: the info of reset has nothing"):
         make_vec_env(AlwaysTruncates, "info").reset_into(np.zeros((2, 3), np.float32))

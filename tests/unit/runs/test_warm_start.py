@@ -96,7 +96,7 @@ def test_a_run_begun_with_init_from_resumes_without_that_folder(saved: Path, tmp
         ),
         (
             {"activation": "relu"},
-            "its policy has algo.activation=tanh, this one relu; set algo.activation=tanh",
+            "its policy has algo.activation=tanh, but this run has relu; set algo.activation=tanh",
         ),
         (
             {"normalize_obs": False},

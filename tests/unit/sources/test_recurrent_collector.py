@@ -253,5 +253,5 @@ def test_environments_that_cannot_be_saved_start_again_without_a_memory() -> Non
 
 def test_a_policy_without_a_memory_is_refused() -> None:
     collector, _ = scripted(1)
-    with pytest.raises(ConfigError, match="DiscretePolicy has no memory"):
+    with pytest.raises(ConfigError, match="DiscretePolicy is not recurrent"):
         collector.collect(DiscretePolicy(2, 2), T)

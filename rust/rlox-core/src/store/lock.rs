@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::fs::{Fs, is_unsupported, open_plain};
 use crate::error::{Error, Result};
+use crate::shared;
 
 /// Name of the lock file. Its content is the name of the manifest that the folder depends on.
 pub(super) const LOCK_FILE: &str = "lock";
@@ -144,9 +145,14 @@ impl Drop for FolderLock {
     }
 }
 
-/// Closes the lock files in the child of a fork. The files would otherwise stay locked while the
-/// child lives, even after the parent has ended.
-pub(crate) fn close_lock_files() {
+/// Prepares the locks of this crate for use in the child of a fork. A program that forks calls this
+/// in the child before it uses anything else of this crate.
+///
+/// The child's only thread is the one that forked. The child becomes the owner of the locks for work
+/// in several steps that this thread holds. The lock files of its folders are closed: they would
+/// otherwise stay locked while the child lives, even after the parent has ended.
+pub fn after_fork_in_child() {
+    shared::own_locks_of_forked_thread();
     // If the mutex is locked, its owner is a thread that the child does not have.
     let Some(mut open_files) = OPEN_LOCK_FILES.try_lock() else { return };
     for file in open_files.drain(..).filter_map(|file| file.upgrade()) {

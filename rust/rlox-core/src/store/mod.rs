@@ -22,6 +22,6 @@ pub use folder::{Folder, RemovedFiles};
 pub(crate) use folder::{open_segment, read_manifest};
 pub use fs::{Fs, NewFile, RandomRead, RealFs};
 pub use header::{Column, ColumnPlan};
-pub(crate) use lock::close_lock_files;
+pub use lock::after_fork_in_child;
 pub use manifest::{Manifest, SegmentRef};
 pub use segment::{Segment, SegmentWriter, write_segment};

@@ -138,7 +138,7 @@ def test_an_expected_pair_or_total_that_was_not_found_fails_a_strict_report(
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("[", "no JSON"),
+        ("[", "not JSON"),
         ("[]", "expected a mapping"),
         ("{}", "no figures"),
         ('{"tasks": {"a": {"b": {"ci95": "x", "iqm": 1}}}}', "cannot be compared"),
