@@ -3,8 +3,9 @@
     python benchmarks/entered_functions.py [--functions]
 
 Each training runs in a process of its own. A file counts if one of its functions was called, in any thread.
-Lines are those of the called functions, from `def` to the last statement, with docstrings and comments; code
-that only defines things at import does not count. `--functions` lists the files with their called functions.
+Lines are those of the called functions, from the first decorator or `def` to the last statement, with
+docstrings and comments. Those of a called inner function count with the outer one too. Bodies of modules
+and classes do not count. `--functions` lists the files with their called functions.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ so that `except ValueError` in existing code keeps working. The Rust extension r
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
+from functools import cache
 from pathlib import Path
 
 __all__ = [
@@ -31,12 +31,6 @@ __all__ = [
 ]
 
 MAX_MESSAGE_LENGTH = 500  # characters of an exception's message that an rlox error quotes
-# Paths of code that is not the user's: Python, installed packages, rlox.
-_LIBRARY_PATHS = (
-    "<frozen ",
-    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    str(Path(__file__).parent),
-)
 
 
 class RloxError(Exception):
@@ -107,9 +101,18 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
     frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [entry for entry in frames if not entry.filename.startswith(_LIBRARY_PATHS)]
+    user_frames = [entry for entry in frames if not entry.filename.startswith(_library_paths())]
     frame = (user_frames or frames)[-1]
     return f"{type(error).__name__}: {one_line_message(error)} ({frame.filename}, line {frame.lineno})"
+
+
+@cache
+def _library_paths() -> tuple[str, ...]:
+    """Return the paths of code that is not the user's: Python, installed packages, rlox."""
+    import sysconfig  # only for an error: it takes milliseconds
+
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return "<frozen ", *folders, str(Path(__file__).parent)
 
 
 def one_line_message(error: BaseException) -> str:

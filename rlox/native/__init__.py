@@ -1,1 +1,1 @@
-"""The Rust engine in Python: policies, learner bases, collector and sources that import no torch."""
+"""The Rust engine in Python: policies, collector and sources, which import no torch."""

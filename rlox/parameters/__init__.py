@@ -1,1 +1,1 @@
-"""Parameters without torch: their layout in a vector, their initial values, and the cost of encoders."""
+"""Parameters without torch: layout, initial values, optimizer state, and the engine in Rust that learns."""

@@ -1,4 +1,4 @@
-"""Hydra config source of options without files: those of plugins, and the default buffers of algorithms."""
+"""Hydra config source of plugins (options and conf folders) and of the default buffers of algorithms."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from omegaconf import OmegaConf
 from rlox import plugins
 from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError
-from rlox_cli.config.run_schema import ALGO, BUFFER, DEFAULT_BUFFERS, LOGGER, default_buffer_option
+from rlox_cli.config.run_schema import ALGO, BUFFER_FOLDER, DEFAULT_BUFFERS, LOGGER, default_buffer_option
 from rlox_cli.config.schema import default_overrides_of, defaults_of, nested_dict
 
 GROUPS = {group.name: group for group in (ALGO, LOGGER)}
-BUFFER_FOLDER = f"{BUFFER.name}/{DEFAULT_BUFFERS}"
 ALGO_FOLDERS = ("schema/brings", BUFFER_FOLDER)  # other folders with an option per algorithm
 
 

@@ -19,6 +19,7 @@ from rlox_cli.config.schema import Group, Schema, keys_of
 from rlox_cli.search.settings import SEARCH, SearchOptions
 
 DEFAULT_BUFFERS = "_of"  # the subfolder of `buffer` with the default buffer of each algorithm
+BUFFER_FOLDER = f"buffer/{DEFAULT_BUFFERS}"
 
 
 def default_buffer_option(option: str) -> dict[str, Any]:

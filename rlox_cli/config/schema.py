@@ -178,7 +178,7 @@ class Schema:
         return _unique([*(key for option in options for key in option.keys), *rest])
 
     def with_option_defaults(self, keys: Iterable[Key], options: Sequence[ChosenOption]) -> list[Key]:
-        """Return the keys with the defaults that options set which are the only choice in their groups."""
+        """Return the keys with the defaults that options set if they are alone in their group."""
         groups = [option.group.name for option in options]
         single_options = [option for option in options if groups.count(option.group.name) == 1]
         option_defaults = {

@@ -22,16 +22,17 @@ from omegaconf import OmegaConf
 from rlox.configs.schedules import conflicting_fields
 from rlox.presets import preset_algorithms, preset_candidates
 from rlox_cli.config.options import CONF, read_option_file
-from rlox_cli.config.run_schema import ALGO, BUFFER
+from rlox_cli.config.run_schema import ALGO, BUFFER, BUFFER_FOLDER
 from rlox_cli.config.schema import Group, base_options
 
 
 def resolve_variant(path: str, folders: Sequence[Path]) -> str | None:
     """Return the config path (`tuned/ppo/MyEnv-v0`) that replaces a missing path of a variant."""
+    folder, _, option = path.removesuffix(".yaml").rpartition("/")
+    if folder == BUFFER_FOLDER:
+        tag = ALGO.tag(option, folders)
+        return f"{BUFFER_FOLDER}/{tag}" if tag and tag != option else None
     group, _, rest = path.removesuffix(".yaml").partition("/")
-    if group == "buffer" and rest.startswith("_of/"):
-        tag = ALGO.tag(rest[4:], folders)
-        return f"buffer/_of/{tag}" if tag and tag != rest[4:] else None
     algo, _, env = rest.partition("/")
     if group != "tuned" or not env:
         return None

@@ -72,7 +72,7 @@ def run_time_imports(source: str, modules: Collection[str]) -> set[str]:
     """Return those of `modules` that a source imports at run time, also inside functions."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             node.body = []
     parts = [name.split(".") for name in names_imported(tree)]
     return {".".join(name[:n]) for name in parts for n in range(2, len(name) + 1)} & set(modules)

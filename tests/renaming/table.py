@@ -34,7 +34,8 @@ class Row:
     @property
     def new_path(self) -> str:
         """Where a row that renames a module moves it."""
-        new = self.new if self.new.endswith(".py") else self.new + ".py"
+        suffix = PurePosixPath(self.path).suffix
+        new = self.new.removesuffix(suffix) + suffix
         return new if "/" in new else str(PurePosixPath(self.path).with_name(new))
 
 

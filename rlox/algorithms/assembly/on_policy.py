@@ -64,7 +64,7 @@ class NativeLearnerFactory:
 
 @dataclass(frozen=True)
 class PolicyFactory:
-    """Builds policies of a kind of its own, in place of the configured feedforward policy in torch."""
+    """Builds a kind of policies in torch, and tells their size."""
 
     build: Callable[[RunConfig, BuildContext, VectorEnv, EncoderSpec], Any]
     layer_sizes: Callable[[int, int], Iterable[tuple[int, ...]]]  # from the numbers of features and outputs
@@ -97,10 +97,13 @@ def build_on_policy_run(
     gradient step on the shuffled rollout; with `None` a step uses all rows, and they are not copied.
     `n_orders` is the number of permutations of all rows that are in memory at the same time.
     `native_factory` makes a native learner instead of the one in torch, if the backend is native.
-    A policy of another kind, such as a recurrent one, comes from `policy_factory`. `collector` and `actor`
-    are the classes that act with it in training and in evaluation.
+    A policy of another kind, such as a recurrent one, comes from `policy_factory`, which excludes the user's
+    policy and the native engine. `collector` and `actor` are the classes that act with it in training and in
+    evaluation.
     """
     algo, env_config = cast(OnPolicyConfig, config.algo), config.env
+    if policy_factory is not None and _has_user_policy(config, context):
+        raise ConfigError(f"{algo.name} takes no policy of your own; leave policy out")
     if native_factory is None and algo.backend == NATIVE:
         raise ConfigError(native_refusal_message(f"{algo.name} has no native engine"))
     collector_class = collector or (RolloutCollector if algo.backend == "torch" else NativeCollector)
@@ -176,7 +179,7 @@ def _require_sizes(
     encoder_spec: EncoderSpec,
     factory: PolicyFactory,
 ) -> None:
-    """Raise `ConfigError` if rollouts or networks do not fit into memory, or settings not to the actions."""
+    """Raise `ConfigError` if rollouts or networks exceed the memory, or settings do not fit the actions."""
     algo, cost = cast(OnPolicyConfig, config.algo), encoder_spec.cost
     purpose = f"learning from rollouts of {algo.n_steps} steps of {env.n_envs} environments"
     require_memory(factory.n_bytes(env, cost), purpose, factory.size_keys)

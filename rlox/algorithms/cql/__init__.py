@@ -13,8 +13,7 @@ from rlox.algorithms.assembly.offline import (
     build_offline_run,
     offline_arguments,
 )
-from rlox.algorithms.cql import discrete as torch_discrete_cql
-from rlox.algorithms.cql import learner as torch_cql
+from rlox.algorithms.cql import discrete, learner
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import CQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
@@ -45,9 +44,9 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
         encoder_spec: EncoderSpec, actions: ActionCodec, _: BackendSelector
     ) -> PolicyAndLearner:
         if not actions.is_discrete:
-            return torch_cql.build_torch(config, context, encoder_spec, actions)
+            return learner.build_torch(config, context, encoder_spec, actions)
         _require_unset(cast(CQLConfig, config.algo))
-        return torch_discrete_cql.build_torch(config, context, encoder_spec, actions)
+        return discrete.build_torch(config, context, encoder_spec, actions)
 
     return build_offline_run(config, context, build_learner)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import NativeReplayLearner, batch_columns
-from rlox.algorithms.iql import common as iql_schedule
+from rlox.algorithms.iql.common import METRIC_NAMES, IQLLearnerMixin
 from rlox.configs import IQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.native.offline_policies import NativeIQLPolicy
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NativeIQLLearner", "build_native_iql"]
 
 
-class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
+class NativeIQLLearner(IQLLearnerMixin, NativeReplayLearner):
     """Native counterpart of `IQLLearner`: results differ by rounding only; states are interchangeable."""
 
     def __init__(self, native: NativeIQLPolicy, config: IQLConfig) -> None:
@@ -77,9 +77,7 @@ class NativeIQLLearner(iql_schedule.IQLLearnerMixin, NativeReplayLearner):
             )
         names = ("critic", "value", "actor", "q_mean", "v_mean", "weight", "grad_norm")
         values = (result[name] for name in names)
-        return self._add_metrics(
-            build_update(batch, dict(zip(iql_schedule.METRIC_NAMES, values, strict=True)), errors)
-        )
+        return self._add_metrics(build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors))
 
 
 def build_native_iql(

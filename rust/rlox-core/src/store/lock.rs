@@ -1,4 +1,4 @@
-//! The lock of a folder: one writer at a time.
+//! The lock of a folder: one writer at a time. Locks of a process that forks are put right in its child.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
