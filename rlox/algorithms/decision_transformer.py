@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -11,21 +10,16 @@ from torch.nn import functional
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.offline import (
-    NO_ENV,
-    DatasetArgument,
+    OfflineAlgorithm,
     OfflineFactories,
     PolicyAndLearner,
     build_offline_run,
-    offline_arguments,
 )
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DecisionTransformerConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.make import EnvLike
 from rlox.optim import AdamW
 from rlox.policies.decision_transformer import DecisionTransformerPolicy
 from rlox.rng import Streams
-from rlox.runs.algorithm import Algorithm
 from rlox.sources.sub_trajectories import SubTrajectories, SubTrajectorySource
 from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
@@ -124,66 +118,25 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     return build_offline_run(config, context, build_learner, OfflineFactories(make_source, make_actor))
 
 
-class DecisionTransformer(Algorithm):
-    """Decision Transformer, for Box actions with finite bounds and Discrete ones.
-
-    Parameters
-    ----------
-    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors, or
-        choices from 0
-    obs_dim, act_dim : size of an observation, and size of an action or number of Discrete actions; taken from
-        the environment if there is one
-    context_length : number of past steps that the policy sees
-    hidden, n_layers, n_heads : width, number of blocks and number of heads of the transformer
-    learning_rate, batch_size : settings of an update; `batch_size` counts sub-trajectories of
-        `context_length` steps
-    target_return : return that the policy is conditioned on in evaluation; None: the dataset's highest
-    callbacks : called during training; if `on_step` returns False, training stops
-    logger : receives the rows of metrics
-    env_id : environment to evaluate in: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    seed : seed of every random stream of the run
-    **config_kwargs : any field of `DecisionTransformerConfig` or `EnvConfig`, or `device`; unknown names are
-        errors
-    """
+class DecisionTransformer(OfflineAlgorithm):
+    """Decision Transformer, for Box actions with finite bounds and Discrete ones."""
 
     name = "decision_transformer"
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        dataset: DatasetArgument = None,
-        obs_dim: int | None = None,
-        act_dim: int | None = None,
-        context_length: int = 20,
-        hidden: int = 128,
-        n_layers: int = 3,
-        n_heads: int = 1,
-        learning_rate: float = 1e-4,
-        batch_size: int = 64,
-        target_return: float | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        env_id: EnvLike = NO_ENV,
-        n_envs: int = 1,
-        seed: int = 42,
-        **config_kwargs: Any,
-    ) -> None:
-        options = {
-            "obs_dim": obs_dim,
-            "act_dim": act_dim,
-            "context_length": context_length,
-            "hidden": hidden,
-            "n_layers": n_layers,
-            "n_heads": n_heads,
-            "learning_rate": learning_rate,
-            "batch_size": batch_size,
-            "target_return": target_return,
-            **config_kwargs,
-        }
-        args = (dataset, env_id, n_envs, seed, options)
-        config, env, dataset_object = offline_arguments("decision_transformer", *args)
-        super().__init__(config, env, None, logger, callbacks, dataset=dataset_object)
+    positional = (
+        "dataset",
+        "obs_dim",
+        "act_dim",
+        "context_length",
+        "hidden",
+        "n_layers",
+        "n_heads",
+        "learning_rate",
+        "batch_size",
+        "target_return",
+        "callbacks",
+        "logger",
+    )
 
     def predict(
         self,

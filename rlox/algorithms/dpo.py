@@ -9,12 +9,11 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox.algorithms.text.components import TextContext, build_text, build_text_context
-from rlox.algorithms.text.facade import ModelArgument, RewardArgument, TextAlgorithm
+from rlox.algorithms.text.facade import TextAlgorithm
 from rlox.algorithms.text.learner import PartialLoss, TextLearner
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import DPOConfig, RunConfig
 from rlox.configs.dpo import OnlineDPOConfig
 from rlox.devices import to_device
@@ -139,49 +138,11 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 class DPO(TextAlgorithm):
-    """Direct preference optimization of a language model.
-
-    Parameters
-    ----------
-    model, task : as in `GRPO`; a task's pairs are its right answers and similar wrong ones
-    ref_model : reference model; None: the initial model
-    beta : strength of the penalty for moving away from the reference
-    learning_rate : learning rate of Adam
-    callbacks : called during training; if `on_step` returns False, training stops
-    logger : receives the rows of metrics
-    reward_fn : reward function of evaluations, as in `GRPO`
-    max_new_tokens : maximum length of a completion in evaluations
-    seed : seed of every random stream of the run
-    **config_kwargs : any field of `DPOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
-        `tokenizer`; unknown names are errors
-    """
+    """Direct preference optimization of a language model."""
 
     name = "dpo"
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        model: ModelArgument = None,
-        ref_model: nn.Module | None = None,
-        beta: float = 0.1,
-        learning_rate: float = 1e-5,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        reward_fn: RewardArgument = None,
-        max_new_tokens: int | None = None,
-        task: str | None = None,
-        seed: int = 42,
-        **config_kwargs: Any,
-    ) -> None:
-        options = {
-            "beta": beta,
-            "learning_rate": learning_rate,
-            "max_new_tokens": max_new_tokens,
-            **config_kwargs,
-        }
-        objects = (ref_model, reward_fn)
-        self._init_text(model, task, seed, options, objects, logger, callbacks)
+    positional = ("model", "ref_model", "beta", "learning_rate", "callbacks", "logger")
 
     def compute_loss(
         self, prompt: TokenRows, chosen: TokenRows, rejected: TokenRows, ref_log_probs: Any = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox.algorithms.text.components import TextContext, build_text, build_text_context
-from rlox.algorithms.text.facade import GenerationAlgorithm, ModelArgument, RewardArgument
+from rlox.algorithms.text.facade import GenerationAlgorithm
 from rlox.algorithms.text.generation import make_generation_source
 from rlox.algorithms.text.learner import (
     PartialLoss,
@@ -19,12 +18,10 @@ from rlox.algorithms.text.learner import (
     loss_mask,
     minibatch_slices,
 )
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import GRPOConfig, RunConfig
 from rlox.devices import to_device
 from rlox.llm import group_advantages
 from rlox.llm.batches import GroupedCompletions
-from rlox.llm.serving import GenerationServer
 from rlox.losses import GRPOLoss, importance_weights
 from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Update
@@ -145,57 +142,18 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 class GRPO(GenerationAlgorithm):
-    """Group relative policy optimization of a language model.
-
-    Parameters
-    ----------
-    model : a module whose `forward(input_ids)` returns logits `[B, L, V]`, or an object with such `.logits`;
-        with a `task` or `dataset`, also `"tiny"` or the folder of a model
-    ref_model : reference of the KL penalty; None: the initial model
-    reward_fn : one or several functions `(completions, prompts) -> rewards`: `completions` are tensors of the
-        tokens up to the end, `prompts` `[B, P]` has one row for each (a list if lengths differ). A
-        function may also take `texts` and columns of the dataset, by parameter name. None as a reward means
-        that the completion has none. Default: the task's reward
-    group_size : number of completions per prompt
-    kl_coef : weight of the KL penalty; 0: no reference
-    learning_rate : learning rate of Adam
-    max_new_tokens : maximum length of a completion; None: the task's longest answer with its end, else 64
-    callbacks : called during training; if `on_step` returns False, training stops
-    logger : receives the rows of metrics
-    task : one of `rlox.llm.TASKS`
-    server : server that generates the completions instead of the model and receives the new weights; if this
-        is the name of a kind of server, `server_url` is its address
-    seed : seed of every random stream of the run
-    **config_kwargs : any field of `GRPOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
-        `tokenizer`; unknown names are errors
-    """
+    """Group relative policy optimization of a language model."""
 
     name = "grpo"
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        model: ModelArgument = None,
-        ref_model: nn.Module | None = None,
-        reward_fn: RewardArgument = None,
-        group_size: int = 4,
-        kl_coef: float = 0.1,
-        learning_rate: float = 1e-5,
-        max_new_tokens: int | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        task: str | None = None,
-        server: GenerationServer | str | None = None,
-        seed: int = 42,
-        **config_kwargs: Any,
-    ) -> None:
-        options = {
-            "group_size": group_size,
-            "kl_coef": kl_coef,
-            "learning_rate": learning_rate,
-            "max_new_tokens": max_new_tokens,
-            **config_kwargs,
-        }
-        objects = (ref_model, reward_fn)
-        self._init_text(model, task, seed, options, objects, logger, callbacks, server)
+    positional = (
+        "model",
+        "ref_model",
+        "reward_fn",
+        "group_size",
+        "kl_coef",
+        "learning_rate",
+        "max_new_tokens",
+        "callbacks",
+        "logger",
+    )

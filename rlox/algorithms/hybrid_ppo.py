@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from rlox.algorithms.assembly.on_policy import build_on_policy_run, get_collector
 from rlox.algorithms.ppo.learner import PPOLearner
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import HybridPPOConfig, RunConfig
-from rlox.envs.make import EnvLike, require_native
+from rlox.envs.make import require_native
 from rlox.errors import ConfigError
 from rlox.native.policy import NativePolicy
 from rlox.policies import ActorCritic
 from rlox.rng import Streams
 from rlox.runs.algorithm import Algorithm
 from rlox.training.components import BuildContext, RunComponents
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["HybridPPO", "HybridPPOLearner"]
-
-DEFAULT_HIDDEN = 64  # width of the two hidden layers
 
 
 class HybridPPOLearner(PPOLearner):
@@ -54,43 +49,12 @@ class HybridPPO(Algorithm):
     One call into Rust collects a rollout: without the Python interpreter it acts, steps the environments,
     writes the rollout and computes the values. Collection and updates alternate, so every rollout uses the
     latest weights.
-
-    Parameters
-    ----------
-    env_id : a native environment (`rlox.native_env_ids()`), with Discrete or Box actions
-    n_envs : number of parallel environments
-    seed : seed of every random stream of the run
-    hidden : width of the two hidden layers in actor and critic; `net_arch` gives all widths instead
-    logger : receives the rows of metrics
-    callbacks : called during training; if `on_step` returns False, training stops
-    **config_kwargs : any field of `HybridPPOConfig` (those of `PPOConfig`) or `EnvConfig` (its `backend`
-        as `env_backend`), or `device`; unknown names are errors
     """
 
     name = "hybrid_ppo"
     make = staticmethod(make)
+    positional = ("env_id", "n_envs", "seed", "hidden", "logger", "callbacks")
     collector = property(get_collector)
-
-    def __init__(
-        self,
-        env_id: EnvLike = DEFAULT_ENV,
-        n_envs: int = 16,
-        seed: int = 42,
-        hidden: int = DEFAULT_HIDDEN,
-        logger: LoggerCallback | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        **config_kwargs: Any,
-    ) -> None:
-        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
-        if "net_arch" not in config_kwargs:
-            config_kwargs["net_arch"] = (hidden, hidden)
-        elif hidden != DEFAULT_HIDDEN:
-            raise ConfigError(
-                f"hidden={hidden} and net_arch={config_kwargs['net_arch']} both set the layers' widths; "
-                "give one of them"
-            )
-        config = config_from_arguments("hybrid_ppo", env_id, n_envs, seed, config_kwargs)
-        super().__init__(config, env_id, None, logger, callbacks)
 
     def timing_summary(self) -> dict[str, float]:
         """Return the wall-clock time of training in seconds, by phase, since the run began.

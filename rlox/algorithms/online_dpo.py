@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox.algorithms.dpo import DPOLearner
 from rlox.algorithms.text.components import TextContext, build_text, build_text_context
-from rlox.algorithms.text.facade import GenerationAlgorithm, ModelArgument, RewardArgument
+from rlox.algorithms.text.facade import GenerationAlgorithm
 from rlox.algorithms.text.generation import make_generation_source
 from rlox.algorithms.text.learner import completion_metrics
-from rlox.algorithms.text.objects import PreferenceFunction
-from rlox.callbacks import Callback, LoggerCallback
+from rlox.algorithms.text.objects import PREFERENCE_OBJECT, PreferenceFunction
 from rlox.configs import OnlineDPOConfig, RunConfig
 from rlox.configs.code import arguments_of, display_name
 from rlox.configs.secrets import unwrap
@@ -25,7 +23,6 @@ from rlox.llm.advantages import weighted_rewards
 from rlox.llm.batches import GroupedCompletions, PreferencePairs
 from rlox.llm.completion_rewards import call_user_function, parse_number
 from rlox.llm.reward_arguments import bind_arguments, require_takes_pairs
-from rlox.llm.serving import GenerationServer
 from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Update
 
@@ -116,53 +113,18 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 class OnlineDPO(GenerationAlgorithm):
-    """Online direct preference optimization of a language model.
-
-    Parameters
-    ----------
-    model, task : as in `GRPO`
-    ref_model : reference model; None: the initial model
-    preference_fn : `(pairs) -> list[int]`: for each pair `(first, second)`, the index of the better
-        completion, 0 or 1, or -1 for neither; `pair.prompt` is their prompt. None: the higher reward wins
-    beta : strength of the penalty for moving away from the reference
-    learning_rate : learning rate of Adam
-    max_new_tokens : maximum length of a completion
-    callbacks : called during training; if `on_step` returns False, training stops
-    logger : receives the rows of metrics
-    reward_fn : as in `GRPO`
-    server : server that generates the completions instead of the model and receives the new weights; if this
-        is the name of a kind of server, `server_url` is its address
-    seed : seed of every random stream of the run
-    **config_kwargs : any field of `OnlineDPOConfig`, `device`, or paths: `dataset` (not `task`),
-        `eval_dataset`, `tokenizer`; unknown names are errors
-    """
+    """Online direct preference optimization of a language model."""
 
     name = "online_dpo"
-    accepted_objects = ("ref_model", "preference_fn", "server")
+    object_arguments = GenerationAlgorithm.object_arguments | PREFERENCE_OBJECT
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        model: ModelArgument = None,
-        ref_model: nn.Module | None = None,
-        preference_fn: PreferenceFunction | None = None,
-        beta: float = 0.1,
-        learning_rate: float = 1e-5,
-        max_new_tokens: int | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        reward_fn: RewardArgument = None,
-        task: str | None = None,
-        server: GenerationServer | str | None = None,
-        seed: int = 42,
-        **config_kwargs: Any,
-    ) -> None:
-        options = {
-            "beta": beta,
-            "learning_rate": learning_rate,
-            "max_new_tokens": max_new_tokens,
-            **config_kwargs,
-        }
-        objects = (ref_model, reward_fn, preference_fn)
-        self._init_text(model, task, seed, options, objects, logger, callbacks, server)
+    positional = (
+        "model",
+        "ref_model",
+        "preference_fn",
+        "beta",
+        "learning_rate",
+        "max_new_tokens",
+        "callbacks",
+        "logger",
+    )

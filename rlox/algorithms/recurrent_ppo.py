@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,12 +18,10 @@ from rlox.algorithms.assembly.on_policy import (
     rollout_bytes,
 )
 from rlox.algorithms.ppo.learner import ClippedLearner
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RecurrentPPOConfig, RunConfig
 from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
 from rlox.parameters.encoder_cost import EncoderCost
 from rlox.policies.factored import FactoredHead
@@ -36,9 +34,6 @@ from rlox.sources.sequences import SequenceMinibatch, sequence_minibatches
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.recurrent import RecurrentActor
 from rlox.training.setup import (
-    DEFAULT_ENV,
-    config_from_arguments,
-    resolve_env,
     torch_threads,
 )
 from rlox.types import Clock, Rollout, Update
@@ -174,34 +169,11 @@ class RecurrentPPO(Algorithm):
 
     Observation and action spaces come from the environment. The policy is categorical for Discrete actions,
     Gaussian for Box, and a product of independent factors for spaces of several parts (docs/actions.md).
-
-    Parameters
-    ----------
-    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : number of parallel environments; `None`: 8, or that of a given vectorised environment
-    seed : seed of every random stream of the run
-    logger : receives the rows of metrics
-    callbacks : called during training; if `on_step` returns False, training stops
-    **config_kwargs : any field of `RecurrentPPOConfig` or `EnvConfig` (its `backend` as
-        `env_backend`), or `device`; unknown names are errors
     """
 
     name = "recurrent_ppo"
     make = staticmethod(make)
     collector = property(get_collector)
-
-    def __init__(
-        self,
-        env_id: EnvLike = DEFAULT_ENV,
-        n_envs: int | None = None,
-        seed: int = 42,
-        logger: LoggerCallback | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        **config_kwargs: Any,
-    ) -> None:
-        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
-        config = config_from_arguments("recurrent_ppo", env_id, n_envs, seed, config_kwargs)
-        super().__init__(config, env_id, None, logger, callbacks)
 
     def predict(  # type: ignore[override]  # takes and returns the recurrent state
         self,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlox.algorithms.text.components import TextContext, build_text, build_text_context
-from rlox.algorithms.text.facade import GenerationAlgorithm, ModelArgument, RewardArgument
+from rlox.algorithms.text.facade import GenerationAlgorithm
 from rlox.algorithms.text.generation import make_generation_source
 from rlox.algorithms.text.learner import (
     PartialLoss,
@@ -21,13 +20,11 @@ from rlox.algorithms.text.learner import (
     loss_mask,
     minibatch_slices,
 )
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RLOOConfig, RunConfig
 from rlox.devices import to_device
 from rlox.llm import leave_one_out_advantages
 from rlox.llm.advantages import weighted_rewards
 from rlox.llm.batches import CompletionBatch, GroupedCompletions
-from rlox.llm.serving import GenerationServer
 from rlox.losses import rloo_loss
 from rlox.training.components import BuildContext, RunComponents
 from rlox.types import Clock, Update
@@ -131,47 +128,18 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 class RLOO(GenerationAlgorithm):
-    """REINFORCE leave-one-out for a language model.
-
-    Parameters
-    ----------
-    model, ref_model, reward_fn, group_size, learning_rate, max_new_tokens, task : as in `GRPO`
-    kl_coef : reward penalty per nat of log-probability above the reference
-    callbacks : called during training; if `on_step` returns False, training stops
-    logger : receives the rows of metrics
-    server : server that generates the completions instead of the model and receives the new weights; if this
-        is the name of a kind of server, `server_url` is its address
-    seed : seed of every random stream of the run
-    **config_kwargs : any field of `RLOOConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
-        `tokenizer`; unknown names are errors
-    """
+    """REINFORCE leave-one-out for a language model."""
 
     name = "rloo"
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        model: ModelArgument = None,
-        ref_model: nn.Module | None = None,
-        reward_fn: RewardArgument = None,
-        group_size: int = 4,
-        kl_coef: float = 0.05,
-        learning_rate: float = 1e-5,
-        max_new_tokens: int | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        task: str | None = None,
-        server: GenerationServer | str | None = None,
-        seed: int = 42,
-        **config_kwargs: Any,
-    ) -> None:
-        options = {
-            "group_size": group_size,
-            "kl_coef": kl_coef,
-            "learning_rate": learning_rate,
-            "max_new_tokens": max_new_tokens,
-            **config_kwargs,
-        }
-        objects = (ref_model, reward_fn)
-        self._init_text(model, task, seed, options, objects, logger, callbacks, server)
+    positional = (
+        "model",
+        "ref_model",
+        "reward_fn",
+        "group_size",
+        "kl_coef",
+        "learning_rate",
+        "max_new_tokens",
+        "callbacks",
+        "logger",
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rlox.algorithms.text.components import TextContext, build_text, build_text_context
-from rlox.algorithms.text.facade import ModelArgument, RewardArgument, TextAlgorithm
+from rlox.algorithms.text.facade import TextAlgorithm
 from rlox.algorithms.text.learner import PartialLoss, TextLearner
-from rlox.callbacks import Callback, LoggerCallback
+from rlox.algorithms.text.objects import TEXT_OBJECTS
 from rlox.configs import RunConfig, SFTConfig
 from rlox.devices import to_device
 from rlox.llm.batches import CompletionBatch, make_completion_batch
@@ -71,47 +71,20 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 class SFT(TextAlgorithm):
-    """Supervised fine-tuning of a language model.
-
-    Parameters
-    ----------
-    model, task : as in `GRPO`
-    learning_rate, batch_size : settings of each update
-    reward_fn : reward function of evaluations, as in `GRPO`
-    max_new_tokens : maximum length of a completion in evaluations
-    callbacks : called during training; if `on_step` returns False, training stops
-    logger : receives the rows of metrics
-    seed : seed of every random stream of the run
-    **config_kwargs : any field of `SFTConfig`, `device`, or paths: `dataset` (not `task`), `eval_dataset`,
-        `tokenizer`; unknown names are errors
-    """
+    """Supervised fine-tuning of a language model."""
 
     name = "sft"
-    accepted_objects = ()
+    object_arguments = TEXT_OBJECTS
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        model: ModelArgument = None,
-        learning_rate: float = 1e-5,
-        batch_size: int = 16,
-        reward_fn: RewardArgument = None,
-        max_new_tokens: int | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        task: str | None = None,
-        seed: int = 42,
-        **config_kwargs: Any,
-    ) -> None:
-        options = {
-            "learning_rate": learning_rate,
-            "batch_size": batch_size,
-            "max_new_tokens": max_new_tokens,
-            **config_kwargs,
-        }
-        objects = (None, reward_fn)
-        self._init_text(model, task, seed, options, objects, logger, callbacks)
+    positional = (
+        "model",
+        "learning_rate",
+        "batch_size",
+        "reward_fn",
+        "max_new_tokens",
+        "callbacks",
+        "logger",
+    )
 
     def train_step(
         self, prompt: Tensor | Sequence[Tensor], completion: Tensor | Sequence[Tensor]

@@ -25,7 +25,7 @@ _UNITS = {"": 1, "B": 1} | {
 class BufferConfig:
     """The interface of every buffer configuration."""
 
-    name: str = param(doc="the buffer")
+    name: str = param(doc="the buffer", argument="buffer")
 
     @property
     def has_schedule(self) -> bool:
@@ -40,7 +40,7 @@ class BufferConfig:
 class RolloutBufferConfig(BufferConfig):
     """One rollout of the learner's own policy, used once."""
 
-    name: str = param("rollout", "the buffer", choices=("rollout",))
+    name: str = param("rollout", "the buffer", choices=("rollout",), argument="buffer")
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class ReplayConfig(BufferConfig):
         f"{DEFAULT_CAPACITY:,}, or what buffer.memory holds",
         within=f"[1, {MAX_CAPACITY}]",
         source="SB3",
+        argument="buffer_size",
     )
     memory: str | None = param(
         None,
@@ -82,14 +83,14 @@ class ReplayConfig(BufferConfig):
 class AutoBufferConfig(ReplayConfig):
     """Stands for the algorithm's default buffer, which replaces it."""
 
-    name: str = param("auto", "the buffer", choices=("auto",))
+    name: str = param("auto", "the buffer", choices=("auto",), argument="buffer")
 
 
 @dataclass(frozen=True)
 class UniformConfig(ReplayConfig):
     """Every transition is drawn with the same probability."""
 
-    name: str = param("uniform", "the buffer", choices=("uniform",))
+    name: str = param("uniform", "the buffer", choices=("uniform",), argument="buffer")
     hindsight: str | None = param(
         None,
         "replace the goals of drawn transitions by goals reached in the same episode. future: at a later "
@@ -118,7 +119,7 @@ class UniformConfig(ReplayConfig):
 class PrioritizedConfig(ReplayConfig):
     """Transitions with larger TD errors are drawn more often (Schaul et al. 2016, table 3)."""
 
-    name: str = param("prioritized", "the buffer", choices=("prioritized",))
+    name: str = param("prioritized", "the buffer", choices=("prioritized",), argument="buffer")
     alpha: float = param(
         0.6, "priority exponent; 0: uniform", within="[0, 1]", source="Schaul et al. 2016, table 3"
     )
@@ -145,8 +146,10 @@ class PrioritizedConfig(ReplayConfig):
 class OfflineConfig(BufferConfig):
     """A fixed dataset from a folder."""
 
-    name: str = param("offline", "the buffer", choices=("offline",))
-    path: str | None = param(None, "folder with dataset.safetensors and dataset.json", verbatim=True)
+    name: str = param("offline", "the buffer", choices=("offline",), argument="buffer")
+    path: str | None = param(
+        None, "folder with dataset.safetensors and dataset.json", verbatim=True, argument="buffer_path"
+    )
     memory: str | None = param(
         None,
         "memory for rows in bytes, e.g. 512MiB, 8GB or 4e9; a larger dataset is read from its file as "

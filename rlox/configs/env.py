@@ -33,6 +33,7 @@ class EnvConfig:
         "native: Rust; gymnasium: any registered id; auto: native where it exists; envpool: EnvPool; ale: "
         "ALE's own vectorised games",
         choices=("auto", "native", "gymnasium", "envpool", "ale"),
+        argument="env_backend",
     )
     precision: str = param(
         "f64",
@@ -90,6 +91,7 @@ class EnvConfig:
     obs_keys: tuple[str, ...] = param((), "parts of Dict observations to keep; without names: all of them")
     kwargs: dict[str, Any] = param(
         doc="keyword arguments for gymnasium.make (the gymnasium backend is used)",
+        argument="env_kwargs",
         default_factory=dict,
     )
     wrappers: tuple[Code, ...] = code(

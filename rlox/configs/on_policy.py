@@ -43,7 +43,11 @@ class OnPolicyConfig(AlgorithmConfig):
     critic_net_arch: tuple[int, ...] | None = param(
         None, "hidden layer widths of the critic; null: as net_arch", within="[1, 65536]"
     )
-    policy: Code | None = code("a policy of your own as module:Name, in place of the MLPs")
+    policy: Code | None = code(
+        "a policy of your own as module:Name, in place of the MLPs: a factory that takes the spaces. In "
+        "Python also the factory, or a module with get_action_and_logprob, get_value, "
+        "get_logprob_and_entropy, and mode for evaluation (or an actor that returns logits or means)"
+    )
     encoder: str = encoders.encoder()
     encoder_features: int | None = encoders.features()
     image_channels: str = encoders.channels()

@@ -33,6 +33,8 @@ def param(
     plugin: str | None = None,
     hint: str | None = None,
     null_word: str | None = None,
+    argument: str | None = None,
+    accepts: str | None = None,
     default_factory: Callable[[], Any] | None = None,
 ) -> Any:
     """Declare a config field.
@@ -45,7 +47,8 @@ def param(
     the field that this switch decreases to 0. `code`: the field names user code (`configs.code`): one, many,
     id for an environment's id, or url for a server's address. `plugin` is the kind of plugins whose names are
     also allowed. `hint` is added to the error for a value of the wrong type. `null_word` is a word that
-    means null.
+    means null. `argument` is the field's name as an argument of an algorithm's class, if it is another one
+    (`configs.arguments`). `accepts` is a type of objects that this argument takes besides values.
     """
     if within is not None:
         parse_interval(within)
@@ -64,6 +67,8 @@ def param(
         "plugin": plugin,
         "hint": hint,
         "null_word": null_word,
+        "argument": argument,
+        "accepts": accepts,
     }
     if default_factory is not None:
         return field(default_factory=default_factory, metadata=metadata)

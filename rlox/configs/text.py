@@ -156,6 +156,7 @@ class GenerationConfig(TextAlgorithmConfig):
         None,
         "generation server for completions, which gets the weights as they change; null: this process",
         choices=SERVERS,
+        accepts="GenerationServer",
     )
     server_url: str = param(
         "http://127.0.0.1:8000",

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, cast
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.callbacks import Callback, CallbackRunner, LoggerCallback
@@ -15,8 +15,9 @@ from rlox.configs import EvalConfig, RunConfig, to_plain
 from rlox.configs.advice import rounding_advice
 from rlox.configs.check import check_integer, require_bools
 from rlox.configs.code import Code
+from rlox.configs.params import object_name
 from rlox.configs.schedules import Schedule
-from rlox.devices import leave_inference_mode
+from rlox.devices import is_module, leave_inference_mode, torch_threads
 from rlox.disk import parse_folder_path, parse_path
 from rlox.envs.make import EnvLike, copy_env_source
 from rlox.errors import ConfigError
@@ -24,6 +25,7 @@ from rlox.rng import Streams
 from rlox.runs.callback_folders import require_no_foreign_checkpoints
 from rlox.runs.callback_states import get_callback_states, restore_callbacks
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint, write_checkpoint
+from rlox.runs.constructor import ArgumentConstructor
 from rlox.runs.evaluation_limits import with_eval_limits
 from rlox.runs.interrupts import ResumeStatus, finish_update_on_interrupt
 from rlox.runs.loading import LoadOverrides, RuntimeObjects, load_config, restore_errors, with_policy_name
@@ -39,7 +41,7 @@ from rlox.training.components import BuildContext, RunComponents
 from rlox.training.device import saved_device, select_device
 from rlox.training.evaluate import Evaluation
 from rlox.training.loop import FusedSourceProtocol, Hook, Timings, fit
-from rlox.training.setup import DEFAULT_ENV, resolve_env, torch_threads, tuned_arguments
+from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env, tuned_arguments
 from rlox.types import Clock, Progress, Update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
@@ -49,41 +51,45 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["Algorithm"]
 
 
-class Algorithm(SB3Aliases):
+class Algorithm(ArgumentConstructor, SB3Aliases):
     """Trains a learner on the batches of a source; also plays, evaluates and saves its policy.
 
-    Subclasses such as `PPO` turn their arguments into a configuration.
+    The arguments of a subclass such as `PPO` are the fields of its configuration and `object_arguments`. A
+    subclass with a constructor of its own calls `super().__init__` with such arguments.
     """
-
-    name: ClassVar[str]  # registered name
 
     @staticmethod
     @abstractmethod
     def make(config: RunConfig, context: BuildContext) -> RunComponents:
         """Make the components; implemented by each algorithm."""
 
-    def __init__(
+    def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
+        """Initialise from the constructor's arguments: objects, and fields of the configuration."""
+        env = resolve_env(objects["env_id"], objects["env"], DEFAULT_ENV)
+        policy = fields.get("policy")
+        if module := policy if is_module(policy) else None:
+            fields["policy"] = object_name(module)
+        config = config_from_arguments(self.name, env, fields, self.object_arguments)
+        self._build(config, CallbackRunner(objects["callbacks"], objects["logger"]), env=env, policy=module)
+
+    def _build(
         self,
         config: RunConfig,
+        callback_runner: CallbackRunner,
+        device: str | None = None,
         env: EnvLike | None = None,
         policy: nn.Module | RuntimeObjects | None = None,
-        logger: LoggerCallback | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        replay: bool = True,
-        dataset: OfflineDatasetBuffer | None = None,
-        backend: str | None = None,
-        device: str | None = None,
+        **context: Any,
     ) -> None:
-        self._callback_runner = CallbackRunner(callbacks, logger)
+        """Initialise from a configuration; `env`, `policy` and `context` are fields of `BuildContext`."""
+        self._callback_runner = callback_runner
         self.config = with_policy_name(replace(config, total_steps=config.rounded_steps), policy)
-        self.env_id = config.env.id
-        self.streams = Streams(config.seed)
-        build_arguments = (copy_env_source(env), policy, dataset, replay, backend)
-        self.device = select_device(config, build_arguments[0], policy, device)
+        self.env_id, self.streams = config.env.id, Streams(config.seed)
+        env = copy_env_source(env)
+        self.device = select_device(config, env, policy, device)
+        build_context = BuildContext(self.device.name, self.streams, env, policy, **context)
         with leave_inference_mode():
-            self.components = type(self).make(
-                self.config, BuildContext(self.device.name, self.streams, *build_arguments)
-            )
+            self.components = type(self).make(self.config, build_context)
         self.source: Any = self.components.source
         self.learner: Any = self.components.learner
         self.clock = Clock(unit=config.algo.unit, horizon=self.config.total_steps)
@@ -118,18 +124,18 @@ class Algorithm(SB3Aliases):
     ) -> Self:
         """Make the algorithm of a configuration; `backend` and `device` keep earlier choices of `auto`."""
         algorithm = cls.__new__(cls)
-        arguments = (env, policy, logger, callbacks, replay, dataset, backend, device)
-        Algorithm.__init__(algorithm, config, *arguments)
+        context = {"dataset": dataset, "fills_buffer": replay, "saved_backend": backend}
+        algorithm._build(config, CallbackRunner(callbacks, logger), device, env, policy, **context)
         return algorithm
 
     @classmethod
-    def tuned(cls, env_id: EnvLike = DEFAULT_ENV, preset: str | None = None, **options: Any) -> Self:
+    def tuned(cls, env_id: EnvLike | None = None, preset: str | None = None, **options: Any) -> Self:
         """Make the algorithm with the tuned hyperparameters of its environment, as `rlox train` does.
 
         `preset` takes those of another environment (`"Acrobot-v1"`); `options` are arguments of the class and
         override the preset's. `config.total_steps` is the preset's total, up to which `fit()` trains.
         """
-        source = resolve_env(env_id, DEFAULT_ENV, options)
+        source = resolve_env(env_id, options.pop("env", None), DEFAULT_ENV)
         arguments, total = tuned_arguments(cls.name, source, preset, options)
         facade: Any = cls
         algorithm: Self = facade(env_id=source, **arguments)
@@ -184,11 +190,6 @@ class Algorithm(SB3Aliases):
         algorithm.config = replace(algorithm.config, init_from=config.init_from)
         algorithm.restore(checkpoint, replay)
         return algorithm
-
-    @classmethod
-    def load(cls, path: str | Path, env_id: EnvLike | None = None, **options: Any) -> Self:
-        """Call `from_checkpoint`, under its Stable-Baselines3 name."""
-        return cls.from_checkpoint(path, env_id, **options)
 
     def train(self, total_timesteps: int, progress: bool = False) -> dict[str, float]:
         """Train until the run has made `total_timesteps` steps, counted from its start.
@@ -262,11 +263,8 @@ class Algorithm(SB3Aliases):
 
     def summary(self) -> dict[str, float | int]:
         """Return the last metrics and counters, `mean_reward`, and any success rate and failure counts."""
-        row = {
-            **self._last_update.metrics,
-            "env_steps": self.clock.env_steps,
-            "updates": self.clock.updates,
-        }
+        counters = {"env_steps": self.clock.env_steps, "updates": self.clock.updates}
+        row = {**self._last_update.metrics, **counters}
         mean, rate = self.recent.mean_return, self.recent.success_rate
         if rate is not None:
             row["train/success_rate"] = rate

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rlox.errors import UnknownNameError
 
@@ -54,6 +55,13 @@ class SB3Aliases(ABC):
             hint = f"; here that is {LEARN_ARGUMENTS[name]}" if name in LEARN_ARGUMENTS else ""
             raise UnknownNameError(f"unknown argument '{name}' for learn{hint}")
         return self.train(total_timesteps, progress=progress)
+
+    @classmethod
+    def load(cls, path: str | Path, env_id: Any = None, **options: Any) -> Self:
+        """Call `from_checkpoint`, under its Stable-Baselines3 name."""
+        facade: Any = cls
+        loaded: Self = facade.from_checkpoint(path, env_id, **options)
+        return loaded
 
     if not TYPE_CHECKING:  # a type checker should see only the names that exist
 

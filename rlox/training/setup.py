@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 
 from rlox.configs import (
     ALGO_CONFIGS,
     BUFFER_CONFIGS,
-    EnvConfig,
     RunConfig,
     make,
     make_run,
     nearest,
 )
 from rlox.configs.advice import idle_workers
+from rlox.configs.arguments import DEFAULT_SEED, arguments_of
 from rlox.configs.check import require_one_schedule
 from rlox.configs.new_run_checks import check_new_run
 from rlox.configs.secrets import resolve
@@ -41,64 +40,54 @@ __all__ = [
 ]
 
 DEFAULT_ENV = "CartPole-v1"  # of a façade that is given no environment
-COMMON_ARGUMENTS = {
-    "callbacks",
-    "env",
-    "env_id",
-    "logger",
-    "n_envs",
-    "seed",
-}  # arguments that every façade declares itself
 
 
-def _argument_hint(name: str, known_names: Iterable[str]) -> str:
-    """Return a hint for an unknown argument: what rlox has instead, or similar names."""
-    if replacement := _FOREIGN_ARGUMENTS.get(name):
-        return f"; here that is {replacement}"
-    algorithms = [algo for algo, kind in sorted(ALGO_CONFIGS.items()) if name in _field_names(kind)]
-    return (f"; it belongs to {', '.join(algorithms)}" if algorithms else "") + nearest(name, known_names)
+def _unknown_argument(algo: str, name: str, object_arguments: Iterable[str]) -> UnknownNameError:
+    """Return the error for an unknown argument, with what rlox has instead, or similar names."""
+    arguments = arguments_of(ALGO_CONFIGS[algo])
+    hint = nearest(name, {*arguments, *object_arguments})
+    replacements = [o.name for o in arguments.values() if o.field.name == name and name != "name"]
+    if replacement := _FOREIGN_ARGUMENTS.get(name) or " or ".join(replacements):
+        hint = f"; here that is {replacement}"
+    elif algorithms := [o for o, kind in sorted(ALGO_CONFIGS.items()) if _has_algorithm_field(kind, name)]:
+        hint = f"; it belongs to {', '.join(algorithms)}{hint}"
+    return UnknownNameError(f"unknown argument '{name}' for {algo}{hint}")
+
+
+def _has_algorithm_field(config_class: type[Any], name: str) -> bool:
+    argument = arguments_of(config_class).get(name)
+    return argument is not None and argument.part == "algo"
 
 
 def config_from_arguments(
-    algo: str, env_id: EnvLike, n_envs: int | None, seed: int, options: Mapping[str, Any]
+    algo: str, env_id: EnvLike, options: Mapping[str, Any], object_arguments: Iterable[str] = ()
 ) -> RunConfig:
-    """Make the run configuration of a façade's arguments; `n_envs` None: the algorithm's default."""
-    algo_keys = _field_names(ALGO_CONFIGS[algo]) - {"name"}
-    if "hidden" in options and "hidden" not in algo_keys and "net_arch" in algo_keys:
-        options = _expand_hidden(options)
-    # algorithm and environment both have a `backend`: here `backend` is the algorithm's
-    env_keys = _field_names(EnvConfig) - {"id", "n_envs", "backend"}
-    buffer_keys = {key for kind in ALGO_CONFIGS[algo].buffers for key in _buffer_keys(kind)}
-    known_arguments = (
-        algo_keys | env_keys | buffer_keys | {"device", "env_backend", "env_kwargs", "init_from"}
-    )
+    """Make the run configuration of an algorithm's arguments.
+
+    `object_arguments` are the names of its other arguments, for suggestions.
+    """
+    arguments = arguments_of(ALGO_CONFIGS[algo])
     for name in options:
-        if name not in known_arguments:
-            raise UnknownNameError(
-                f"unknown argument '{name}' for "
-                f"{algo}{_argument_hint(name, known_arguments | COMMON_ARGUMENTS)}"
-            )
-    name = env_name(env_id)
-    env_options = _vec_env_count(env_id) if n_envs is None else {"n_envs": n_envs}
-    env_options |= {k: v for k, v in options.items() if k in env_keys}
-    if "env_kwargs" in options:
-        env_options["kwargs"] = options["env_kwargs"]
-    if "env_backend" in options:
-        env_options["backend"] = options["env_backend"]
-    algo_options = {k: v for k, v in options.items() if k in algo_keys}
-    buffer_options = {_BUFFER_ARGUMENTS.get(k, k): v for k, v in options.items() if k in buffer_keys}
-    require_one_schedule(algo, algo_options)
-    algo_config = make(ALGO_CONFIGS[algo], {"name": algo, **algo_options}, "algo")
-    buffer_name = buffer_options.pop("name", None) or algo_config.default_buffer
-    _require_buffer_keys(buffer_name, buffer_options)
+        if name not in arguments:
+            raise _unknown_argument(algo, name, object_arguments)
+    if "hidden" in options and arguments["hidden"].is_hidden:
+        options = _expand_hidden(options)
+    if options.get("n_envs", 0) is None:
+        options = {name: value for name, value in options.items() if name != "n_envs"}
+    parts: dict[str, dict[str, Any]] = {"": {"seed": DEFAULT_SEED}, "algo": {}, "buffer": {}, "env": {}}
+    for name, value in (_vec_env_count(env_id) | dict(options)).items():
+        parts[arguments[name].part][arguments[name].field.name] = value
+    require_one_schedule(algo, parts["algo"])
+    algo_config = make(ALGO_CONFIGS[algo], {"name": algo, **parts["algo"]}, "algo")
+    buffer_name = parts["buffer"].pop("name", None) or algo_config.default_buffer
+    _require_buffer_keys(buffer_name, parts["buffer"])
+    run = parts[""] | {"init_from": _path_text(parts[""].get("init_from"))}
     config = make_run(
         {
-            "algo": {"name": algo, **algo_options},
-            "buffer": {"name": buffer_name, **buffer_options},
-            "env": {"id": name, **env_options},
-            "seed": seed,
-            "device": options.get("device", "auto"),
-            "init_from": _path_text(options.get("init_from")),
+            "algo": {"name": algo, **parts["algo"]},
+            "buffer": {"name": buffer_name, **parts["buffer"]},
+            "env": {"id": env_name(env_id), **parts["env"]},
+            **run,
         }
     )
     check_new_run(config)
@@ -107,7 +96,7 @@ def config_from_arguments(
     config = resolve(config)  # the caller may use any environment variable
     idle_warning = idle_workers(config.env)
     for line in [*([idle_warning] if idle_warning else []), *config.algo.advice(config.env)]:
-        warnings.warn(line, UserWarning, stacklevel=3)  # points at the caller of the façade
+        warnings.warn(line, UserWarning, stacklevel=4)  # points at the caller of the class
     return config
 
 
@@ -116,19 +105,12 @@ def _require_buffer_keys(buffer_name: Any, buffer_options: Mapping[str, Any]) ->
     if not isinstance(buffer_name, str) or buffer_name not in BUFFER_CONFIGS:
         return  # `make_run` refuses it
     for key, value in buffer_options.items():
-        buffer_names = [
-            name for name, config_class in BUFFER_CONFIGS.items() if key in _field_names(config_class)
-        ]
+        buffer_names = [name for name, kind in BUFFER_CONFIGS.items() if key in kind.__dataclass_fields__]
         if buffer_name not in buffer_names:
             raise ConfigError(
                 f"{key}={value!r:.60}: buffer={buffer_name} has no {key}, which belongs to "
                 f"buffer={' or '.join(buffer_names)}; leave one of them out"
             )
-
-
-def _field_names(config_class: type[Any]) -> set[str]:
-    """Return the field names of a configuration."""
-    return {f.name for f in fields(config_class)}
 
 
 def _expand_hidden(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,19 +126,21 @@ def _expand_hidden(options: Mapping[str, Any]) -> dict[str, Any]:
 _SB3_POLICIES = ("MlpPolicy", "CnnPolicy", "MultiInputPolicy", "MlpLstmPolicy")
 
 
-def resolve_env(env_id: EnvLike, default: EnvLike, options: dict[str, Any]) -> EnvLike:
-    """Return the environment that was given as `env_id` or as `env`, which is removed from `options`."""
+def resolve_env(env_id: EnvLike | None, env: EnvLike | None, default: EnvLike) -> EnvLike:
+    """Return the environment that was given as `env_id` or as `env`, else the default."""
+    if isinstance(env_id, RunConfig):
+        raise ConfigError(
+            "a RunConfig is in the environment's place: from_config(config) makes the algorithm of a "
+            "configuration, and the class of a plugin needs no constructor of its own"
+        )
     if isinstance(env_id, str) and env_id in _SB3_POLICIES:
         raise ConfigError(
             f"'{env_id}' is in the environment's place: give the environment alone, e.g. PPO('CartPole-v1'); "
             "its spaces determine the policy, or pass a module of your own: policy=..."
         )
-    env_option: EnvLike | None = options.pop("env", None)
-    if env_option is None:
-        return env_id
-    if env_id is not default:
+    if env_id is not None and env is not None:
         raise ConfigError("env and env_id are two names of the same argument; give one of them")
-    return env_option
+    return default if env_id is env is None else cast(EnvLike, env if env_id is None else env_id)
 
 
 def tuned_arguments(
@@ -195,17 +179,6 @@ _FOREIGN_ARGUMENTS = {
     "replay_buffer_class": "buffer, e.g. buffer='prioritized' or hindsight='future'",
     "optimize_memory_usage": "what the buffer does anyway: observations are stored once",
 }
-
-
-# A façade's arguments for buffer keys: one as in Stable-Baselines3, and others that mention the buffer.
-_BUFFER_ARGUMENTS = {"buffer_size": "capacity", "buffer": "name", "buffer_path": "path"}
-
-
-def _buffer_keys(kind: str) -> set[str]:
-    """Return the arguments that configure a buffer."""
-    keys = _field_names(BUFFER_CONFIGS[kind])
-    renamed_keys = {argument for argument, key in _BUFFER_ARGUMENTS.items() if key in keys}
-    return (keys - set(_BUFFER_ARGUMENTS.values())) | renamed_keys
 
 
 def require_device(name: str) -> str:

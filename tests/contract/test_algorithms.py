@@ -23,6 +23,7 @@ from rlox.algorithms import (
     HybridPPO,
     RecurrentPPO,
 )
+from rlox.algorithms.assembly.offline import OfflineAlgorithm
 from rlox.algorithms.text.facade import GenerationAlgorithm, TextAlgorithm
 from rlox.build import build
 from rlox.configs import ALGO_CONFIGS
@@ -65,7 +66,7 @@ def test_an_algorithm_refuses_the_actions_that_it_does_not_take(name: str) -> No
         facade(env_id=env)
 
 
-def test_facades_define_only_a_constructor_and_expected_members() -> None:
+def test_algorithm_classes_define_only_what_differs() -> None:
     more_of: dict[Any, set[str]] = {
         RecurrentPPO: {"predict"},
         HybridPPO: {"timing_summary"},
@@ -73,14 +74,19 @@ def test_facades_define_only_a_constructor_and_expected_members() -> None:
         SFT: {"train_step", "loss"},
         DPO: {"train_step", "compute_loss", "reference_log_probs"},
     }
-    families = {TextAlgorithm, GenerationAlgorithm}  # text algorithms: `predict` takes prompts
+    families = {
+        OfflineAlgorithm,
+        TextAlgorithm,
+        GenerationAlgorithm,
+    }  # text algorithms: `predict` takes prompts
     for facade in ALGORITHMS.values():
         own = {name for name in vars(facade) if not name.startswith("__")} - {"_abc_impl"}
         assert len(facade.__bases__) == 1
         assert facade.__base__ in {Algorithm, *families}
         # `predict` of a recurrent policy takes a state and returns the next one
         more = more_of.get(facade, set())
-        assert own <= {"name", "make", "collector", "accepted_objects"} | more
+        assert own <= {"name", "make", "collector", "positional", "object_arguments"} | more
+        assert "__init__" not in vars(facade)
 
 
 def outcome(algorithm: Any, total: int, beside: Mapping[str, Any] | None = None) -> dict[str, Any]:

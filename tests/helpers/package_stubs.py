@@ -2,13 +2,16 @@
 
     python tests/helpers/package_stubs.py
 
-A type checker cannot follow exports that are made from `rlox.configs.builtin_algorithms`. The stub has
-an import for each exported name.
+A type checker cannot follow exports that are made from `rlox.configs.builtin_algorithms`, nor constructors
+whose arguments follow from a configuration. The stub has an import for each exported name, and for each
+algorithm a class with the signature of its constructor.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -20,14 +23,59 @@ PACKAGES = ("rlox.algorithms", "rlox.configs")
 FACADES = {o.facade.partition(":")[2]: o.facade.partition(":")[0] for o in BUILTIN_ALGORITHMS.values()}
 
 
+# Imports of the names in annotations.
+ANNOTATION_IMPORTS = """\
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from torch import nn
+"""
+ANNOTATION_NAMES = {
+    "rlox.algorithms.assembly.offline": "DatasetArgument",
+    "rlox.algorithms.text.facade": "ModelArgument, RewardArgument",
+    "rlox.algorithms.text.objects": "PreferenceFunction",
+    "rlox.callbacks": "Callback, LoggerCallback",
+    "rlox.configs.atari": "AtariConfig",
+    "rlox.configs.code": "Code",
+    "rlox.configs.schedules": "Schedule",
+    "rlox.envs.make": "EnvLike",
+    "rlox.llm.serving": "GenerationServer",
+}
+# What a checked argument accepts beyond the type of the configuration's field.
+ACCEPTED_TYPES = {
+    r"tuple\[(\w+), \.\.\.\]": r"Sequence[\1]",
+    r"dict\[str, Any\]": "Mapping[str, Any]",
+    r"AtariConfig": "AtariConfig | Mapping[str, Any]",
+}
+
+
 def stub(package: str) -> str:
     """Return the stub of a package."""
     module = importlib.import_module(package)
     exports = sorted((source(module, name), not name.isupper(), name) for name in module.__all__)
-    lines = [f"from {home} import {name} as {name}" for home, _, name in exports]
-    return "\n".join(
-        [f'"""Exports of {package}; written by tests/helpers/package_stubs.py."""', "", *lines, ""]
-    )
+    lines = [f'"""Exports of {package}; written by tests/helpers/package_stubs.py."""', ""]
+    if package != "rlox.algorithms":
+        return "\n".join([*lines, *(f"from {home} import {name} as {name}" for home, _, name in exports), ""])
+    imports = [f"from {home} import {names}" for home, names in ANNOTATION_NAMES.items()]
+    for home, _, name in exports:
+        imports.append(f"from {home} import {name} as {f'_{name}' if name in FACADES else name}")
+    return "\n".join([*lines, ANNOTATION_IMPORTS, *sorted(imports), *map(class_stub, sorted(FACADES)), ""])
+
+
+def class_stub(name: str) -> str:
+    """Return a class with the constructor of an algorithm's class."""
+    cls = getattr(importlib.import_module(FACADES[name]), name)
+    parameters = ["self"]
+    for parameter in inspect.signature(cls).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parameters:
+            parameters.append("*")
+        annotation = str(parameter.annotation)
+        for pattern, accepted in ACCEPTED_TYPES.items():
+            annotation = re.sub(pattern, accepted, annotation)
+        parameters.append(f"{parameter.name}: {annotation} = ...")
+    lines = "".join(f"        {parameter},\n" for parameter in parameters)
+    return f"\nclass {name}(_{name}):\n    def __init__(\n{lines}    ) -> None: ..."
 
 
 def source(module: ModuleType, name: str) -> str:

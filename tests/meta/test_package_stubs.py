@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+from typing import Any
 
 import pytest
-from helpers.package_stubs import PACKAGES, paths, stub
+from helpers.package_stubs import FACADES, PACKAGES, paths, stub
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_stub_names_each_export_and_the_module_it_is_from(package: str) -> None:
     text = dict(paths())[package].read_text("utf-8")
     assert text == stub(package), "python tests/helpers/package_stubs.py writes it anew"
-    exported: dict[str, object] = {}
+    exported: dict[str, Any] = {}
     exec(text, exported)
     module = importlib.import_module(package)
-    assert {name for name in exported if not name.startswith("__")} == set(module.__all__)
-    assert all(exported[name] is getattr(module, name) for name in module.__all__)
+    for name in module.__all__:
+        exact = getattr(module, name)
+        if package == "rlox.algorithms" and name in FACADES:
+            (base,) = exported[name].__bases__
+            assert base is exact
+            parameters = list(inspect.signature(exported[name].__init__).parameters.values())[1:]
+            expected = inspect.signature(exact).parameters
+            assert [(o.name, o.kind) for o in parameters] == [(o.name, o.kind) for o in expected.values()]
+        else:
+            assert exported[name] is exact

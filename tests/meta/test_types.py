@@ -32,6 +32,8 @@ print(learn("CartPole-v1") + 1.0)
 """
 WRONG = {
     'PPO(env, seed="8")': "arg-type",
+    "PPO(env, net_arch=[64, 64], gama=0.9)": "call-arg",
+    'PPO(env, gae_lambda="0.9")': "arg-type",
     "ppo.train(callback=None)": "call-arg",
     "ppo.evaluate(episodes=2).meen": "attr-defined",
 }

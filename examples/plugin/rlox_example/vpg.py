@@ -8,7 +8,6 @@ from rlox.optim import Adam
 from rlox.runs.algorithm import Algorithm
 from rlox.training.finite import require_finite
 from rlox.training.learner import PolicyLearner
-from rlox.training.setup import config_from_arguments
 from rlox.types import Update
 
 METRIC_NAMES = ("loss/policy", "loss/value", "train/grad_norm")
@@ -49,6 +48,3 @@ class VPG(Algorithm):
 
     name = "vpg"
     make = staticmethod(make)
-
-    def __init__(self, env_id="CartPole-v1", n_envs=8, seed=42, **options):
-        super().__init__(config_from_arguments("vpg", env_id, n_envs, seed, options), env_id)

@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
 from rlox.algorithms.assembly.encoding import EncoderSpec, make_encoder_spec, require_actions
+from rlox.callbacks import CallbackRunner
 from rlox.configs import DecisionTransformerConfig, IQLConfig, OfflineConfig, RunConfig, TD3BCConfig
 from rlox.configs.offline import NO_ENV, OfflineAlgorithmConfig, OfflineNetworksConfig
 from rlox.configs.offline_critics import OfflineCriticsConfig
 from rlox.envs.actions import TOLERANCE, ActionCodec, UnitCodec
 from rlox.envs.failures import close_or_warn
-from rlox.envs.make import EnvLike, EvalEnvFactory, wrapped_factory
+from rlox.envs.make import EvalEnvFactory, wrapped_factory
 from rlox.envs.parts_codec import codec_of
 from rlox.envs.space_json import space_from_json
 from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError, NonFiniteError, ShapeError, UnsupportedSpaceError
 from rlox.native.vector_policies import ContinuousSizes
 from rlox.parameters.lazy_torch import LazyTorchModule
+from rlox.runs.algorithm import Algorithm
+from rlox.runs.constructor import ENV_OBJECTS, ObjectArgument
 from rlox.runs.preflight import available_memory, require_networks
 from rlox.sources.dataset import DatasetSource
 from rlox.sources.dataset_file import columns_of, digest_of, read_dataset, read_document
@@ -42,12 +45,11 @@ from rlox.training.setup import config_from_arguments, resolve_env
 
 __all__ = [
     "NO_ENV",
-    "DatasetArgument",
+    "OfflineAlgorithm",
     "OfflineFactories",
     "PolicyAndLearner",
     "build_offline_run",
     "network_sizes",
-    "offline_arguments",
     "require_env",
     "require_valid_actions",
 ]
@@ -64,6 +66,18 @@ class OfflineFactories:
 
     source: Callable[..., DatasetSource] = DatasetSource
     actor: Callable[..., BaseActor[Any]] = Actor
+
+
+OFFLINE_OBJECTS = {
+    "dataset": ObjectArgument(
+        "DatasetArgument",
+        "an `OfflineDatasetBuffer`, or the folder of a dataset; choices are whole numbers from 0, vectors "
+        "are floating-point numbers; in actions of several parts the choices come first in each row",
+    ),
+    **ENV_OBJECTS,
+    "env_id": ObjectArgument("EnvLike", f"environment to evaluate in: {ENV_OBJECTS['env_id'].doc}", NO_ENV),
+}
+DatasetArgument = OfflineDatasetBuffer | str | PathLike[str] | None
 
 
 def build_offline_run(
@@ -106,30 +120,23 @@ def build_offline_run(
     return RunComponents(source, learner, actor, evaluate, encoder_spec.descriptions, selector.backend)
 
 
-# A façade's dataset argument: an object in memory, or a folder.
-DatasetArgument = OfflineDatasetBuffer | str | PathLike[str] | None
-
-
-def offline_arguments(
-    name: str,
-    dataset: DatasetArgument,
-    env_id: EnvLike,
-    n_envs: int,
-    seed: int,
-    options: Mapping[str, Any],
-) -> tuple[RunConfig, EnvLike, OfflineDatasetBuffer | None]:
-    """Turn a façade's arguments into configuration, evaluation environment and dataset in memory.
+class OfflineAlgorithm(Algorithm):
+    """Base class of algorithms that learn from a dataset; they need no environment to learn.
 
     Without an environment, actions are vectors unless `continuous` is given.
     """
-    arguments = dict(options)
-    env_id = resolve_env(env_id, NO_ENV, arguments)
-    if arguments.get("continuous") is None and env_id == NO_ENV:
-        arguments["continuous"] = True
-    dataset_object = None if isinstance(dataset, (str, PathLike)) else dataset
-    if isinstance(dataset, (str, PathLike)):
-        arguments["buffer_path"] = fspath(dataset)
-    return config_from_arguments(name, env_id, n_envs, seed, arguments), env_id, dataset_object
+
+    object_arguments = OFFLINE_OBJECTS
+
+    def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
+        """Initialise from the constructor's arguments: objects, and fields of the configuration."""
+        env, dataset = resolve_env(objects["env_id"], objects["env"], NO_ENV), objects["dataset"]
+        if fields.get("continuous") is None and env == NO_ENV:
+            fields["continuous"] = True
+        if isinstance(dataset, str | PathLike):
+            fields["buffer_path"], dataset = fspath(dataset), None
+        config = config_from_arguments(self.name, env, fields, self.object_arguments)
+        self._build(config, CallbackRunner(objects["callbacks"], objects["logger"]), env=env, dataset=dataset)
 
 
 def _make_encoder_spec(algo: OfflineAlgorithmConfig, observations: ObservationCodec, env: str) -> EncoderSpec:

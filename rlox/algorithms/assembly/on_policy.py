@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from rlox.algorithms.assembly.encoding import EncoderSpec, make_encoder_spec, require_actions
 from rlox.configs import RunConfig
-from rlox.configs.code import Code
 from rlox.configs.on_policy import OnPolicyConfig
-from rlox.configs.params import object_name
-from rlox.devices import is_module
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.envs.engines.factories import close_on_error
@@ -39,8 +36,6 @@ from rlox.training.native_fields import require_native
 from rlox.types import Clock, Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
-    from torch import nn
-
     from rlox.policies.base import ActorCritic
 
 __all__ = [
@@ -49,7 +44,6 @@ __all__ = [
     "build_on_policy_run",
     "get_collector",
     "rollout_bytes",
-    "split_policy_argument",
     "update_label",
 ]
 
@@ -285,15 +279,6 @@ def _require_vector_for_log_std(config: RunConfig, context: BuildContext, action
             f"algo.log_std_init={value:g}: {config.env.id} has {format_space(actions.space)} actions, which "
             f"have no standard deviation; leave it out, or set it to {default:g} if a preset sets it"
         )
-
-
-def split_policy_argument(policy: nn.Module | Code | None, options: dict[str, Any]) -> nn.Module | None:
-    """Return a façade's policy if it is a module; set `options["policy"]` to its name, or to the factory."""
-    if policy is None:
-        return None
-    module = policy if is_module(policy) else None
-    options["policy"] = policy if module is None else object_name(module)
-    return module
 
 
 def rollout_bytes(

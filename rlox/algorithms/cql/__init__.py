@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
-from rlox.algorithms.assembly.offline import (
-    NO_ENV,
-    DatasetArgument,
-    PolicyAndLearner,
-    build_offline_run,
-    offline_arguments,
-)
+from rlox.algorithms.assembly.offline import OfflineAlgorithm, PolicyAndLearner, build_offline_run
 from rlox.algorithms.cql import discrete, learner
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import CQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
-from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
 
@@ -61,73 +51,26 @@ def _require_unset(algo: CQLConfig) -> None:
             )
 
 
-class CQL(Algorithm):
-    """Conservative Q-learning, CQL(H), for Box actions with finite bounds and Discrete ones.
-
-    Parameters
-    ----------
-    dataset : an `OfflineDatasetBuffer`, or the folder of a dataset; actions are floating-point vectors, or
-        choices from 0
-    obs_dim, act_dim : size of an observation, and size of an action or number of Discrete actions; taken from
-        the environment if there is one
-    cql_alpha : weight of the penalty
-    n_random_actions : for vectors, number of actions that the penalty samples from each of 3 distributions
-    auto_alpha, cql_target_value : whether to learn that weight, and the penalty that it aims at
-    hidden : width of the two hidden layers, unless `net_arch` gives all widths
-    learning_rate : learning rate of the critics; for vectors the policy's is `actor_learning_rate`
-    tau : weight of the online networks in each Polyak update of the target networks
-    gamma : discount factor
-    auto_entropy, target_entropy : for vectors, whether to learn the temperature, and its target entropy
-    batch_size : number of transitions in an update
-    callbacks : called during training; if `on_step` returns False, training stops
-    logger : receives the rows of metrics
-    env_id : environment to evaluate in: a Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    seed : seed of every random stream of the run
-    **config_kwargs : any field of `CQLConfig` or `EnvConfig`, or `device`; unknown names are errors
-    """
+class CQL(OfflineAlgorithm):
+    """Conservative Q-learning, CQL(H), for Box actions with finite bounds and Discrete ones."""
 
     name = "cql"
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        dataset: DatasetArgument = None,
-        obs_dim: int | None = None,
-        act_dim: int | None = None,
-        cql_alpha: float = 5.0,
-        n_random_actions: int = 10,
-        auto_alpha: bool = False,
-        cql_target_value: float = -1.0,
-        hidden: int = 256,
-        learning_rate: float = 3e-4,
-        tau: float = 0.005,
-        gamma: float = 0.99,
-        batch_size: int = 256,
-        auto_entropy: bool = True,
-        target_entropy: float | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        logger: LoggerCallback | None = None,
-        *,
-        env_id: EnvLike = NO_ENV,
-        n_envs: int = 1,
-        seed: int = 42,
-        **config_kwargs: Any,
-    ) -> None:
-        options = {
-            "obs_dim": obs_dim,
-            "act_dim": act_dim,
-            "cql_alpha": cql_alpha,
-            "n_random_actions": n_random_actions,
-            "auto_alpha": auto_alpha,
-            "cql_target_value": cql_target_value,
-            "net_arch": (hidden, hidden),
-            "learning_rate": learning_rate,
-            "tau": tau,
-            "gamma": gamma,
-            "batch_size": batch_size,
-            "auto_entropy": auto_entropy,
-            "target_entropy": target_entropy,
-            **config_kwargs,
-        }
-        config, env, dataset_object = offline_arguments("cql", dataset, env_id, n_envs, seed, options)
-        super().__init__(config, env, None, logger, callbacks, dataset=dataset_object)
+    positional = (
+        "dataset",
+        "obs_dim",
+        "act_dim",
+        "cql_alpha",
+        "n_random_actions",
+        "auto_alpha",
+        "cql_target_value",
+        "hidden",
+        "learning_rate",
+        "tau",
+        "gamma",
+        "batch_size",
+        "auto_entropy",
+        "target_entropy",
+        "callbacks",
+        "logger",
+    )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents, build_off_policy_run
 from rlox.algorithms.sac import native as native_sac
-from rlox.callbacks import Callback, LoggerCallback
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.base import VectorEnv
-from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
 from rlox.native.vector_policies import ContinuousSizes
 from rlox.parameters.engine import NativeUnsupportedError
@@ -19,7 +16,6 @@ from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.native_fields import native_space_obstacle
-from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env
 
 __all__ = ["SAC"]
 
@@ -92,32 +88,7 @@ def _build_discrete(
 
 
 class SAC(Algorithm):
-    """Soft actor-critic for Box actions with finite bounds, and for Discrete ones.
-
-    Parameters
-    ----------
-    env_id : Gymnasium id, a `gymnasium.Env`, or a callable that makes one
-    n_envs : number of parallel environments; `None`: 1, or that of a given vectorised environment
-    seed : seed of every random stream of the run
-    logger : receives the rows of metrics
-    callbacks : called during training; if `on_step` returns False, training stops
-    **config_kwargs : any field of `SACConfig` (`ent_coef`, `tau`, `use_sde`, ...), of its buffer
-        (`buffer_size`, ...) or of `EnvConfig` (its `backend` as `env_backend`), or `device`; unknown
-        names are errors
-    """
+    """Soft actor-critic for Box actions with finite bounds, and for Discrete ones."""
 
     name = "sac"
     make = staticmethod(make)
-
-    def __init__(
-        self,
-        env_id: EnvLike = DEFAULT_ENV,
-        n_envs: int | None = None,
-        seed: int = 42,
-        logger: LoggerCallback | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
-        **config_kwargs: Any,
-    ) -> None:
-        env_id = resolve_env(env_id, DEFAULT_ENV, config_kwargs)
-        config = config_from_arguments("sac", env_id, n_envs, seed, config_kwargs)
-        super().__init__(config, env_id, None, logger, callbacks)

@@ -7,16 +7,22 @@ from dataclasses import replace
 from numbers import Number
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rlox.algorithms.text.components import TextContext
-from rlox.algorithms.text.objects import PreferenceFunction, TextRuntimeObjects
-from rlox.callbacks import Callback, LoggerCallback
-from rlox.configs import EvalConfig
+from rlox.algorithms.text.objects import (
+    REFERENCE_OBJECT,
+    TEXT_OBJECTS,
+    PreferenceFunction,
+    TextRuntimeObjects,
+)
+from rlox.callbacks import Callback, CallbackRunner, LoggerCallback
+from rlox.configs import ALGO_CONFIGS, EvalConfig
+from rlox.configs.arguments import arguments_of
 from rlox.configs.check import check_integer
 from rlox.configs.params import is_object_name
 from rlox.configs.tasks import search_note, with_task
@@ -57,38 +63,31 @@ ENV_ARGUMENTS = ("env", "env_id", "env_kwargs", "wrappers", "reward_wrappers", "
 class TextAlgorithm(Algorithm):
     """Base façade of algorithms on text; the run's length counts prompts."""
 
-    accepted_objects: ClassVar[tuple[str, ...]] = ("ref_model",)  # objects that this algorithm accepts
+    object_arguments = TEXT_OBJECTS | REFERENCE_OBJECT
 
-    def _init_text(
-        self,
-        model: ModelArgument,
-        task: str | None,
-        seed: int,
-        options: dict[str, Any],
-        objects: tuple[Any, ...],
-        logger: LoggerCallback | None,
-        callbacks: Callback | Sequence[Callback] | None,
-        server: GenerationServer | str | None = None,
-    ) -> None:
-        """Initialise from a façade's arguments; `objects`: reference, rewards, maybe a preference."""
+    def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
+        """Initialise from the constructor's arguments: objects, and fields of the configuration."""
         _reject_uncalled_overrides(type(self))
-        ref_model, reward_fn, *preference = objects
-        if isinstance(server, str):  # the kind of a server, as on the command line
-            options, server = {**options, "server": server}, None
+        server = None if isinstance(fields.get("server"), str) else fields.pop("server", None)
+        model, functions = objects["model"], as_reward_functions(objects["reward_fn"])
         is_folder = isinstance(model, str | PathLike)
-        module: Any = None if is_folder else model
-        preference_fn = preference[0] if preference else None
-        functions = as_reward_functions(reward_fn)
-        text_objects = TextRuntimeObjects(module, ref_model, functions, preference_fn, server=server)
+        text_objects = TextRuntimeObjects(
+            None if is_folder else model,
+            objects.get("ref_model"),
+            functions,
+            objects.get("preference_fn"),
+            server=server,
+        )
         for name in text_objects.function_names():
-            if name in options:
-                raise ConfigError(f"{name}={options[name]} and a function are both given; give one of them")
-        files = _file_paths(options)
-        options = {name: value for name, value in options.items() if name not in FILE_ARGUMENTS}
-        config = config_from_arguments(self.name, TEXT, 1, seed, options | text_objects.function_names())
-        model_name = fspath(cast(Any, model)) if is_folder else config.model
-        config = with_task(replace(config, model=model_name, task=task, **files))
-        super().__init__(config, None, text_objects, logger, callbacks)
+            if name in fields:
+                raise ConfigError(f"{name}={fields[name]} and a function are both given; give one of them")
+        fields |= text_objects.function_names()
+        config = config_from_arguments(self.name, TEXT, fields, self.object_arguments)
+        model_name = fspath(model) if is_folder else config.model
+        files = _file_paths(objects)
+        config = with_task(replace(config, model=model_name, task=objects["task"], **files))
+        callback_runner = CallbackRunner(objects["callbacks"], objects["logger"])
+        self._build(config, callback_runner, policy=text_objects)
 
     @classmethod
     def tuned(  # type: ignore[override]  # a model in an environment's place
@@ -134,8 +133,9 @@ class TextAlgorithm(Algorithm):
                     f"{key}={argument}: {cls.name} learns from text, without an environment; leave it out"
                 )
         objects_by_name = {"ref_model": ref_model, "preference_fn": preference_fn, "server": server}
+        accepted = {*cls.object_arguments, *arguments_of(ALGO_CONFIGS[cls.name])}
         for name, argument in objects_by_name.items():
-            if argument is not None and name not in cls.accepted_objects:
+            if argument is not None and name not in accepted:
                 raise ConfigError(f"{name} is given, but {cls.name} uses none; leave it out")
         functions = as_reward_functions(reward_fn)
         files = _file_paths(overrides)
@@ -281,8 +281,6 @@ SHORT_METRIC_NAMES = {"loss/policy": "loss", "loss/total": "loss", "policy/kl": 
 
 class GenerationAlgorithm(TextAlgorithm):
     """Base façade of algorithms that learn from completions of their own model."""
-
-    accepted_objects: ClassVar[tuple[str, ...]] = ("ref_model", "server")
 
     def train_step(self, prompts: Tensor | Sequence[Tensor]) -> dict[str, float]:
         """Learn from one batch of prompts `[B, P]`, or rows of different lengths, and return its metrics."""

@@ -16,9 +16,18 @@ from rlox.llm import LlamaSize
 from rlox.llm.reward_arguments import RewardFunction, require_takes_pairs
 from rlox.llm.serving import GenerationServer
 from rlox.runs.checkpoint import Checkpoint
+from rlox.runs.constructor import RUN_OBJECTS, ObjectArgument
 from rlox.runs.loading import RuntimeObjects
 
-__all__ = ["EOS_KEY", "SIZE_KEY", "PreferenceFunction", "TextRuntimeObjects"]
+__all__ = [
+    "EOS_KEY",
+    "PREFERENCE_OBJECT",
+    "REFERENCE_OBJECT",
+    "SIZE_KEY",
+    "TEXT_OBJECTS",
+    "PreferenceFunction",
+    "TextRuntimeObjects",
+]
 
 # Takes the pairs and returns, for each, the index of the better completion (0 or 1), or -1 for neither.
 PreferenceFunction = Callable[[list[Any]], Sequence[int]]
@@ -76,3 +85,40 @@ class TextRuntimeObjects(RuntimeObjects):
             names |= {f.name: f.default for f in fields(algo) if f.name in ("server", *SERVER_FIELDS)}
         named = replace(config, algo=replace(algo, **names), **cast(Any, self.files))
         return named if self.model is None else replace(named, model=object_name(self.model))
+
+
+_REWARD_DOC = (
+    "one or several functions `(completions, prompts) -> rewards`: `completions` are tensors of the tokens "
+    "up to the end, `prompts` `[B, P]` has one row for each (a list if lengths differ). A function may also "
+    "take `texts` and columns of the dataset, by parameter name. None as a reward: the completion has none. "
+    "Default: the task's reward. Algorithms that learn without rewards evaluate with it"
+)
+TEXT_OBJECTS = {
+    "model": ObjectArgument(
+        "ModelArgument",
+        "a module whose `forward(input_ids)` returns logits `[B, L, V]`, or an object with such `.logits`; "
+        'with a `task` or `dataset`, also `"tiny"` or the folder of a model',
+    ),
+    "reward_fn": ObjectArgument("RewardArgument", _REWARD_DOC),
+    "task": ObjectArgument("str | None", "one of `rlox.llm.TASKS`"),
+    "dataset": ObjectArgument("str | PathLike[str] | None", "a JSON lines file, instead of a task"),
+    "eval_dataset": ObjectArgument(
+        "str | PathLike[str] | None", "a file as for `dataset`, for evaluation; None: a fifth of its rows"
+    ),
+    "tokenizer": ObjectArgument(
+        "str | PathLike[str] | None",
+        "a folder with tokenizer.json, or bytes; None: the model's own, else characters for a task, bytes "
+        "for a dataset",
+    ),
+    **RUN_OBJECTS,
+}
+REFERENCE_OBJECT = {
+    "ref_model": ObjectArgument("nn.Module | None", "reference of the KL penalty; None: the initial model")
+}
+PREFERENCE_OBJECT = {
+    "preference_fn": ObjectArgument(
+        "PreferenceFunction | None",
+        "`(pairs) -> list[int]`: for each pair `(first, second)`, the index of the better completion, 0 or "
+        "1, or -1 for neither; `pair.prompt` is their prompt. None: the higher reward wins",
+    )
+}

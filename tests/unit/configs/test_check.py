@@ -397,7 +397,7 @@ def test_an_argument_of_a_facade_too_large_for_a_float_is_refused_with_its_range
         check_integer(RunConfig, "total_steps", HUGE_NUMBER, "total_timesteps")
     told = r"^algo\.n_steps: got a number of more than 309 digits, expected a value in \[1, inf\)"
     with pytest.raises(ConfigError, match=told):
-        config_from_arguments("ppo", "CartPole-v1", None, 0, {"n_steps": HUGE_NUMBER})
+        config_from_arguments("ppo", "CartPole-v1", {"n_steps": HUGE_NUMBER})
 
 
 def test_an_integer_that_a_float_would_round_is_kept() -> None:

@@ -40,9 +40,9 @@ def test_a_field_of_a_switch_is_refused_where_it_is_off(algo: str, field: str, s
 
 def test_a_rule_of_normalisation_is_refused_where_nothing_is_normalised() -> None:
     with pytest.raises(ConfigError, match=r"env\.normalize_rule=sb3 without env\.normalize_obs and"):
-        config_from_arguments("ppo", "CartPole-v1", None, 0, {"normalize_rule": "sb3"})
+        config_from_arguments("ppo", "CartPole-v1", {"normalize_rule": "sb3"})
     for idle in ({"normalize_rule": "relative"}, {"normalize_rule": "sb3", "normalize_obs": True}):
-        config_from_arguments("ppo", "CartPole-v1", None, 0, idle)
+        config_from_arguments("ppo", "CartPole-v1", idle)
 
 
 def test_a_saved_run_keeps_the_idle_rule_that_it_began_with() -> None:
@@ -54,7 +54,7 @@ def test_disabling_normalisation_drops_the_normalize_rule_of_a_preset() -> None:
     off: dict[str, Any] = {"normalize_obs": False, "normalize_reward": False}
     options, _ = preset_options("ppo", "Hopper-v5", off)
     assert not {"normalize_rule"} & options.keys()
-    config_from_arguments("ppo", "Hopper-v5", options.pop("n_envs"), 0, options)
+    config_from_arguments("ppo", "Hopper-v5", options)
     options, _ = preset_options("ppo", "Hopper-v5", {"normalize_obs": False})
     assert options["normalize_rule"] == "sb3"
 

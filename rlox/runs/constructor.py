@@ -1,0 +1,168 @@
+"""The constructor of algorithm classes: its arguments, signature and documentation.
+
+They follow from the fields of the algorithm's configuration and from the objects that its class takes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from inspect import Parameter, Signature
+from typing import Any, ClassVar, TypeGuard
+
+from rlox.configs import ALGO_CONFIGS
+from rlox.configs.arguments import Argument, arguments_of
+from rlox.errors import ConfigError
+
+__all__ = [
+    "ENV_OBJECTS",
+    "RUN_OBJECTS",
+    "ArgumentConstructor",
+    "ObjectArgument",
+]
+
+
+@dataclass(frozen=True)
+class ObjectArgument:
+    """An argument of a class that is no field of the configuration, such as a logger."""
+
+    type: str
+    doc: str
+    default: Any = None
+
+
+RUN_OBJECTS = {
+    "logger": ObjectArgument("LoggerCallback | None", "receives the rows of metrics"),
+    "callbacks": ObjectArgument(
+        "Callback | Sequence[Callback] | None",
+        "called during training; if `on_step` returns False, training stops",
+    ),
+}
+_ENV_DOC = "Gymnasium id, a `gymnasium.Env`, or a callable that makes one"
+ENV_OBJECTS = {
+    "env_id": ObjectArgument("EnvLike", _ENV_DOC, "CartPole-v1"),
+    "env": ObjectArgument("EnvLike | None", "another name of `env_id`"),
+    **RUN_OBJECTS,
+}
+_PART_TITLES = {"algo": "Algorithm", "buffer": "Buffer", "env": "Environment", "": "Run"}
+
+
+class AlgorithmType(ABCMeta):
+    """The type of algorithm classes: `inspect.signature` and `help` show the arguments of each class."""
+
+    @property
+    def __signature__(cls) -> Signature:
+        if not _has_common_constructor(cls):
+            raise AttributeError("__signature__")  # `inspect` then reads `__init__`
+        return Signature(list(_parameters(cls)), return_annotation=None)
+
+    @property
+    def __doc__(cls) -> str | None:  # type: ignore[override]  # writable in `type`
+        text = vars(cls).get("__doc__")
+        if text is None or not _has_common_constructor(cls):
+            return text
+        return "\n".join([inspect.cleandoc(text), *_argument_lines(cls)])
+
+
+class ArgumentConstructor(metaclass=AlgorithmType):
+    """Base class of algorithms: `PPO("CartPole-v1", learning_rate=1e-3)`."""
+
+    name: ClassVar[str]
+    # The arguments that may be given by position, in their order; all others are given by name.
+    positional: ClassVar[tuple[str, ...]] = ("env_id", "n_envs", "seed", "logger", "callbacks")
+    # The arguments that are no fields of the configuration.
+    object_arguments: ClassVar[Mapping[str, ObjectArgument]] = ENV_OBJECTS
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._init_from_arguments(*_split(type(self), _bind(type(self), args, options)))
+
+    @abstractmethod
+    def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
+        """Initialise from objects by name (`None`: not given) and values of the configuration's fields."""
+
+
+def _bind(
+    cls: type[ArgumentConstructor], args: tuple[Any, ...], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments by name; raise `TypeError` if there are too many, or two values of one."""
+    if len(args) > len(cls.positional):
+        raise TypeError(
+            f"{cls.__name__} takes at most {len(cls.positional)} positional arguments, got {len(args)}: "
+            f"{', '.join(cls.positional)}; give others by name"
+        )
+    positional = dict(zip(cls.positional, args, strict=False))
+    for name in positional:
+        if name in options:
+            raise TypeError(f"{cls.__name__} got multiple values for argument '{name}'")
+    return positional | dict(options)
+
+
+def _split(
+    cls: type[ArgumentConstructor], arguments: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the objects among the arguments, with `None` for absent ones, and fields of the configuration.
+
+    Raises `ConfigError` if an object's name is also the argument of a field.
+    """
+    for name in cls.object_arguments:
+        if field_argument := arguments_of(ALGO_CONFIGS[cls.name]).get(name):
+            raise ConfigError(
+                f"algo={cls.name}: {cls.__name__} takes {name}, so {field_argument.key} cannot have this "
+                f"argument too; declare it with param(argument=...)"
+            )
+    objects = {name: arguments.get(name) for name in cls.object_arguments}
+    return objects, {name: value for name, value in arguments.items() if name not in objects}
+
+
+def _has_common_constructor(cls: AlgorithmType) -> TypeGuard[type[ArgumentConstructor]]:
+    """Return whether the class is an algorithm with the constructor of `ArgumentConstructor`."""
+    is_common: bool = cls.__init__ is ArgumentConstructor.__init__  # type: ignore[misc]
+    return is_common and getattr(cls, "name", None) in ALGO_CONFIGS
+
+
+def _shown_arguments(cls: type[ArgumentConstructor]) -> dict[str, ObjectArgument | Argument]:
+    """Return the arguments in the order of the signature: positional ones first."""
+    fields = {
+        name: argument
+        for name, argument in arguments_of(ALGO_CONFIGS[cls.name]).items()
+        if argument.is_used and (argument.part != "env" or "env_id" in cls.object_arguments)
+    }
+    all_arguments: dict[str, ObjectArgument | Argument] = {**cls.object_arguments, **fields}
+    return {name: all_arguments[name] for name in dict.fromkeys([*cls.positional, *all_arguments])}
+
+
+def _parameters(cls: type[ArgumentConstructor]) -> Iterator[Parameter]:
+    for name, argument in _shown_arguments(cls).items():
+        kind = Parameter.POSITIONAL_OR_KEYWORD if name in cls.positional else Parameter.KEYWORD_ONLY
+        yield Parameter(name, kind, default=argument.default, annotation=argument.type)
+
+
+def _argument_lines(cls: type[ArgumentConstructor]) -> Iterator[str]:
+    """Yield the lines of the documentation that list the arguments, by part of the configuration."""
+    arguments = _shown_arguments(cls)
+    yield from _section("Parameters", {n: arguments[n] for n in arguments if _is_first(cls, n, arguments[n])})
+    for part, title in _PART_TITLES.items():
+        rest = {
+            name: argument
+            for name, argument in arguments.items()
+            if isinstance(argument, Argument) and argument.part == part and not _is_first(cls, name, argument)
+        }
+        yield from _section(f"{title}, by name only", rest)
+
+
+def _is_first(cls: type[ArgumentConstructor], name: str, argument: ObjectArgument | Argument) -> bool:
+    return name in cls.positional or isinstance(argument, ObjectArgument)
+
+
+def _section(title: str, arguments: Mapping[str, ObjectArgument | Argument]) -> Iterable[str]:
+    if not arguments:
+        return
+    yield from ("", title, "-" * len(title))
+    for name, argument in arguments.items():
+        default = argument.default
+        default_text = f"{type(default).__name__}()" if is_dataclass(default) else repr(default)
+        yield f"{name} : {argument.type} = {default_text}"
+        yield from textwrap.wrap(argument.doc, 100, initial_indent="    ", subsequent_indent="    ")
