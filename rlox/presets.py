@@ -1,33 +1,27 @@
-"""Tuned hyperparameters for façades: the command line's presets `conf/tuned/<algo>/<env>.yaml`."""
+"""Tuned hyperparameters: the presets `tuned/<algo>/<env>.yaml`, as arguments of algorithm classes."""
 
 from __future__ import annotations
 
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
+from rlox.configs.arguments import arguments_of
 from rlox.configs.schedules import conflicting_fields
 from rlox.errors import UnknownNameError
 
 __all__ = ["preset_algorithms", "preset_candidates", "preset_names", "preset_options"]
 
-# Façade arguments for configuration keys outside of `algo`.
-_ARGUMENT_BY_KEY = {
-    "env.backend": "env_backend",
-    "buffer.capacity": "buffer_size",
-    "buffer.name": "buffer",
-}
+_FOLDER = Path(__file__).parent / "tuned"
 
 
 @cache
 def preset_names() -> tuple[str, ...]:
     """Return the name `<algo>/<env>` of each preset that rlox ships."""
-    root = _presets_folder()
-    paths = (path.relative_to(root).with_suffix("") for path in root.glob("*/**/*.yaml"))
+    paths = (path.relative_to(_FOLDER).with_suffix("") for path in _FOLDER.glob("*/**/*.yaml"))
     return tuple(sorted(path.as_posix() for path in paths))
 
 
@@ -48,19 +42,18 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
     if full_name not in available:
         hint = f"; there is {', '.join(available)}" if available else "; there is none for this algorithm"
         raise UnknownNameError(f"no tuned preset {full_name}{nearest(full_name, available) or hint}")
-    data: Any = OmegaConf.to_container(OmegaConf.load(_presets_folder() / f"{full_name}.yaml"))
+    data: Any = OmegaConf.to_container(OmegaConf.load(_FOLDER / f"{full_name}.yaml"))
+    arguments = arguments_of(ALGO_CONFIGS[algo]).values()
     preset_arguments = {
-        _ARGUMENT_BY_KEY.get(f"{group}.{key}", key): value
-        for group in ("algo", "env", "buffer")
-        for key, value in data.get(group, {}).items()
-        if group != "algo" or key not in ALGO_CONFIGS[algo].drops
+        argument.name: data[argument.part][argument.field.name]
+        for argument in arguments
+        if argument.is_used and not argument.is_hidden and argument.field.name in data.get(argument.part, {})
     }
     conflicting = _conflicting_arguments(algo, options)
     remaining = {name: value for name, value in preset_arguments.items() if name not in conflicting}
-    arguments = {**remaining, **options}
-    if not any(arguments.get(name) for name in ("normalize_obs", "normalize_reward")):
+    if not any((remaining | options).get(name) for name in ("normalize_obs", "normalize_reward")):
         remaining.pop("normalize_rule", None)  # the preset normalises, `options` turn that off
-    return {**remaining, **options}, int(data["total_steps"])
+    return remaining | options, int(data["total_steps"])
 
 
 def preset_algorithms(algo: str) -> list[str]:
@@ -83,17 +76,10 @@ def preset_candidates(env_id: str) -> list[str]:
 
 def _conflicting_arguments(algo: str, options: dict[str, Any]) -> set[str]:
     """Return the arguments that set the same things as `options` in another way."""
-    field_of_argument = {argument: key.rpartition(".")[2] for key, argument in _ARGUMENT_BY_KEY.items()}
-    by_field = {field_of_argument.get(name, name): value for name, value in options.items()}
+    arguments = arguments_of(ALGO_CONFIGS[algo])
+    by_field = {arguments[name].field.name: o for name, o in options.items() if name in arguments}
     config_classes = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
     conflicting = {name for kind in config_classes for name in conflicting_fields(kind, by_field)}
-    return conflicting | {
-        _ARGUMENT_BY_KEY[key] for key in _ARGUMENT_BY_KEY if key.rpartition(".")[2] in conflicting
-    }
-
-
-def _presets_folder() -> Path:
-    """Return the folder of the shipped presets, which is in the package `rlox_cli`; do not import that."""
-    spec = find_spec("rlox_cli")
-    assert spec is not None and spec.origin is not None
-    return Path(spec.origin).parent / "conf" / "tuned"
+    if "hidden" in options and arguments["hidden"].is_hidden:
+        conflicting.add("net_arch")
+    return {o.name for o in arguments.values() if o.field.name in conflicting and o.part != "env"}
