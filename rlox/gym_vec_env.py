@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig, RunConfig, make
-from rlox.configs.atari import AtariConfig
 from rlox.configs.check import check_integer
+from rlox.configs.env import AtariConfig
 from rlox.envs.make import EnvLike, make_vec
 from rlox.exclusive_lock import ExclusiveLock
 

@@ -203,7 +203,7 @@ class Rollout:
     and `last_values` belong to the state where the rollout stopped, `next_values` to the state after each
     step.
     `final_obs` has the observations that a reset replaced, `None` if no episode ended. `advantages` and
-    `returns` are NaN until an estimator such as `rlox.sources.advantages.gae` writes them.
+    `returns` are NaN until an estimator such as `rlox.sources.rollout_collector.gae` writes them.
 
     Two columns are optional. `valid` is False in rows that are not transitions: an engine used the step for
     a reset, or an environment failed and restarted. The row before such a row ends its episode, so estimates

@@ -62,7 +62,7 @@ class Verdict:
 
 
 def module_of(path: Path) -> str:
-    """Return `rlox/runs/metric_means.py` as `rlox.runs.metric_means`."""
+    """Return `rlox/runs/journal.py` as `rlox.runs.journal`."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

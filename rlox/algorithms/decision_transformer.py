@@ -23,8 +23,7 @@ from rlox.rng import Streams
 from rlox.sources.sub_trajectories import SubTrajectories, SubTrajectorySource
 from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import PolicyLearner
+from rlox.training.learner import PolicyLearner, require_finite, require_finite_parameters
 from rlox.training.target_return import ReturnConditionedActor, TargetReturn, parse_target_return
 from rlox.types import Clock, Update
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlox.configs import backends
+from rlox.configs import shared_fields as backends
 from rlox.configs.offline import OfflineNetworksConfig
 from rlox.configs.params import param
 

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
-from rlox.configs.atari import AtariConfig, is_ale
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig
 from rlox.configs.code import as_code, plain_argument
-from rlox.configs.env import LEGACY, EnvConfig
+from rlox.configs.env import LEGACY, AtariConfig, EnvConfig, is_ale
 from rlox.configs.grpo import upgrade_delta
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.name_suggestions import nearest

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs.offline import OfflineCriticsConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError

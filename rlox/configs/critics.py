@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.encoders import CONVOLUTIONS
 from rlox.configs.env import EnvConfig
+from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.params import param
+from rlox.configs.shared_fields import CONVOLUTIONS
 from rlox.errors import ConfigError
 
 
@@ -68,3 +69,13 @@ class CriticsConfig(AlgorithmConfig):
                     f"algo.{name} is empty, expected at least one hidden width, e.g. [256,256]; it may be "
                     "empty only after an image encoder that algo.encoder names, if gSDE is not used"
                 )
+
+
+@dataclass(frozen=True)
+class ActorCriticConfig(CriticsConfig, OffPolicyConfig):
+    """Defaults follow Stable-Baselines3; an algorithm overrides those that differ."""
+
+    def activation_count(self, actions: int) -> int:
+        """Return the number of activations in the hidden layers of the actor and all critics."""
+        actor, critic = self.hidden_widths
+        return 2 * (sum(actor) + self.n_critics * sum(critic)) + 4 * max(*actor, *critic, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rlox.configs import backends
-from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs import shared_fields as backends
+from rlox.configs.offline import OfflineCriticsConfig
 from rlox.configs.params import param
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rlox.configs import backends, encoders
+from rlox.configs import shared_fields as backends
+from rlox.configs import shared_fields as encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig

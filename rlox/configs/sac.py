@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rlox.configs.actor_critic import ActorCriticConfig
 from rlox.configs.buffers import BufferConfig
+from rlox.configs.critics import ActorCriticConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule

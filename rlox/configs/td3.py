@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from rlox.configs.actor_critic import ActorCriticConfig
 from rlox.configs.base import AlgorithmConfig
+from rlox.configs.critics import ActorCriticConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 

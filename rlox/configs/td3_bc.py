@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlox.configs import backends
-from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs import shared_fields as backends
+from rlox.configs.offline import OfflineCriticsConfig
 from rlox.configs.params import param
 from rlox.configs.td3 import TD3FieldsConfig
 

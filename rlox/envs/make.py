@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from rlox._core import native_env_ids
 from rlox.configs import EnvConfig
-from rlox.configs.atari import is_ale
+from rlox.configs.env import is_ale
 from rlox.configs.secrets import unwrap
 from rlox.envs.base import VectorEnv
 from rlox.envs.engines.atari import ale_arguments

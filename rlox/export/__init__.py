@@ -7,9 +7,8 @@ are checked against the policy's own outputs for golden observations (docs/expor
 from __future__ import annotations
 
 from rlox.export.exported_policy import ExportedPolicy, build_exported_policy
-from rlox.export.files import FORMATS, export_policy
+from rlox.export.files import FORMATS, export_policy, safetensors_bytes
 from rlox.export.onnx_file import check_onnx, onnx_bytes, require_onnx
-from rlox.export.safetensors_file import safetensors_bytes
 
 __all__ = [
     "FORMATS",

@@ -6,15 +6,38 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
 
 from rlox.disk import replace_file
 from rlox.errors import ConfigError, StorageError
-from rlox.export.exported_policy import build_exported_policy
+from rlox.export.exported_policy import ExportedPolicy, build_exported_policy
 from rlox.export.onnx_file import check_onnx, onnx_bytes, require_onnx
-from rlox.export.safetensors_file import safetensors_bytes
 from rlox.runs.algorithm import Algorithm
 
-__all__ = ["FORMATS", "export_policy"]
+__all__ = ["FORMATS", "export_policy", "safetensors_bytes"]
+
+
+def safetensors_bytes(policy: ExportedPolicy) -> bytes:
+    """Serialise a policy as docs/export.md describes; the same policy gives the same bytes."""
+    tensors: dict[str, NDArray[Any]] = dict(policy.network.tensors())
+    if policy.moments is not None:
+        tensors["normalizer.mean"] = policy.moments.mean.astype(np.float64)
+        tensors["normalizer.deviation"] = policy.moments.std.astype(np.float64)
+    if policy.bounds is not None:
+        tensors["action.low"] = policy.bounds.low
+        tensors["action.high"] = policy.bounds.high
+    golden, is_discrete = policy.golden, policy.bounds is None
+    tensors["golden.obs"] = golden.obs
+    tensors["golden.outputs"] = golden.outputs
+    tensors["golden.actions"] = golden.actions.astype(np.int64 if is_discrete else np.float32)
+    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    data: bytes = save(contiguous, {"rlox": json.dumps(policy.description())})
+    return data
+
 
 FORMATS = ("safetensors", "onnx", "all")
 BASE_NAME = "policy"

@@ -17,8 +17,8 @@ from rlox.networks import (
     SquashedGaussianPolicy,
     SquashedSDEPolicy,
 )
+from rlox.networks.gaussians import SDE_MEAN_LIMIT
 from rlox.networks.mlp import ACTIVATIONS
-from rlox.networks.squashed import SDE_MEAN_LIMIT
 from rlox.policies import ContinuousPolicy, DiscretePolicy, SDEPolicy
 from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.policies.deterministic import DeterministicPolicy

@@ -1,7 +1,8 @@
 """Sinks in their own process, so that a library that hangs, spins or prints does not disturb the run.
 
 The process gets no arguments that `ps` could show. It reads one line of JSON per call and answers with one
-line. It ends when its standard input or its parent process ends, even in the middle of a call.
+line. It ends when its standard input or its parent process ends, even in the middle of a call. It starts only
+if its server answers.
 """
 
 from __future__ import annotations
@@ -9,18 +10,66 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import IO, Any, cast
+from urllib.parse import SplitResult, urlsplit
 
 from rlox.errors import StorageError
 from rlox.loggers.base import Row
-from rlox.loggers.server_check import require_answer
 
-__all__ = ["ChildSink"]
+__all__ = ["ChildSink", "require_answer"]
+
+TIMEOUT = 60.0  # seconds; a server may take 30 for a request
+HEALTH_PATHS = {"wandb": "/healthz", "mlflow": "/health"}  # health endpoint, by logger
+
+
+def require_answer(logger: str, address: str, timeout: float = TIMEOUT) -> None:
+    """Raise `StorageError` if no server answers at an address, or only with a server error (5xx).
+
+    Any other answer, even a refusal, is left to the logger's library, which handles keys, certificates and
+    paths. Servers behind a proxy and non-HTTP addresses are left to the library, too.
+    """
+    url = urlsplit(address)
+    if url.scheme not in ("http", "https") or _has_proxy():
+        return
+    try:
+        status = _http_status(url, url.path.rstrip("/") + HEALTH_PATHS[logger], timeout)
+    except ssl.SSLError:
+        return
+    except OSError as error:
+        raise StorageError(f"no answer from its server: {error}") from error
+    except (HTTPException, ValueError):
+        return
+    if status >= 500:
+        raise StorageError(f"its server answers with an error: {status}")
+
+
+def _http_status(url: SplitResult, path: str, timeout: float) -> int:
+    host = url.hostname or ""
+    connection = HTTPConnection(host, url.port, timeout=timeout)
+    if url.scheme == "https":
+        context = ssl.create_default_context()
+        context.check_hostname = False  # nothing secret is sent and no content is read
+        context.verify_mode = ssl.CERT_NONE
+        connection = HTTPSConnection(host, url.port, timeout=timeout, context=context)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def _has_proxy() -> bool:
+    """Whether the environment names a proxy: `https_proxy`, `ALL_PROXY`, `WANDB_HTTPS_PROXY`, ..."""
+    names = (name.lower() for name, value in os.environ.items() if value)
+    return any(name.endswith("_proxy") and name != "no_proxy" for name in names)
+
 
 CALL_TIMEOUT = 300.0  # seconds per call; a call may make several requests, each of up to 60 s
 READ_SIZE = 65536

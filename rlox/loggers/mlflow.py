@@ -20,8 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from rlox.errors import StorageError
 from rlox.loggers.base import Row, RunInfo
-from rlox.loggers.mlflow_errors import as_storage_errors
-from rlox.loggers.mlflow_rows import delete_points_after
+from rlox.loggers.mlflow_store import as_storage_errors, delete_points_after
 from rlox.loggers.remote import SyncRecord, first_rows, read_result
 
 __all__ = ["MlflowSink"]

@@ -8,8 +8,7 @@ from rlox.losses.distributional import (
     quantile_huber_gradient,
     quantile_midpoints,
 )
-from rlox.losses.expectile import expectile_gradient, expectile_loss
-from rlox.losses.grpo import GRPOLoss, GRPOTerms, importance_weights
+from rlox.losses.grpo import GRPOLoss, GRPOTerms, importance_weights, rloo_loss
 from rlox.losses.policy import (
     clip_fraction,
     clipped_surrogate,
@@ -19,11 +18,19 @@ from rlox.losses.policy import (
 )
 from rlox.losses.ppo import PPOLoss, PPOTerms, Slopes
 from rlox.losses.preference import CompletionLogProbs, DPOLoss, DPOTerms
-from rlox.losses.rloo import rloo_loss
 from rlox.losses.sac import soft_policy_loss, temperature_loss
-from rlox.losses.td import critics_gradient, critics_loss, td_gradient, td_loss, td_target
 from rlox.losses.tokens import token_entropies, token_log_probs
-from rlox.losses.value import clipped_value_loss, value_loss
+from rlox.losses.value import (
+    clipped_value_loss,
+    critics_gradient,
+    critics_loss,
+    expectile_gradient,
+    expectile_loss,
+    td_gradient,
+    td_loss,
+    td_target,
+    value_loss,
+)
 
 __all__ = [
     "CompletionLogProbs",

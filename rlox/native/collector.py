@@ -12,10 +12,9 @@ from rlox.envs.base import VectorEnv
 from rlox.envs.native import NativeVecEnv
 from rlox.native.policy import NativePolicy
 from rlox.parameters.lazy_torch import ActingPolicy
-from rlox.sources.advantages import gae
 from rlox.sources.arena import Arena, FinalObsTable
 from rlox.sources.collector import fill_next_values
-from rlox.sources.rollout_collector import RolloutCollector
+from rlox.sources.rollout_collector import RolloutCollector, gae
 from rlox.types import Episode, FusedUpdate, Rollout
 
 __all__ = ["EndedEpisodes", "FusedCall", "NativeCollector", "native_core", "to_episodes"]

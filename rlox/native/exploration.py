@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from rlox._core import Explorer
 from rlox.native.q_policy import NativeQPolicy
 from rlox.native.vector_policies import NativeDeterministicPolicy, NativeSquashedPolicy
-from rlox.policies.exploration_noise import EpsilonDraws, NormalDraws
-from rlox.policies.step_blocks import StepBlocks
+from rlox.policies.exploration_noise import EpsilonDraws, NormalDraws, StepBlocks
 from rlox.sources.replay import ExplorationPolicy
 
 __all__ = ["NativeEpsilonGreedy", "NativeExplorationPolicy", "NativeNoisyExploration"]

@@ -1,6 +1,5 @@
 """Network building blocks."""
 
-from rlox.networks.bounded_gaussian import BoundedGaussianPolicy
 from rlox.networks.critics import ActionValues, QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.encoders import (
@@ -13,6 +12,12 @@ from rlox.networks.encoders import (
     init_orthogonal_encoder,
 )
 from rlox.networks.ensemble import EnsembleMLP
+from rlox.networks.gaussians import (
+    BoundedGaussianPolicy,
+    SquashedGaussianPolicy,
+    SquashedSDEPolicy,
+    squashed_log_prob,
+)
 from rlox.networks.mlp import (
     inference_function,
     init_weights,
@@ -24,7 +29,6 @@ from rlox.networks.mlp import (
 )
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
 from rlox.networks.recurrent import RecurrentLayers
-from rlox.networks.squashed import SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
 from rlox.networks.traced import Traced, gradient_of, learned, way_back
 
 __all__ = [

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlox.networks.layers import FUSED, Layers, affine
-from rlox.networks.mlp import ACTIVATIONS, is_hooked, require_activation
+from rlox.networks.mlp import ACTIVATIONS, FUSED, Layers, affine, is_hooked, require_activation
 from rlox.networks.traced import Graph, Traced
 
 __all__ = ["EnsembleMLP"]

@@ -2,7 +2,7 @@
 
 A learner runs a network forward once and backward once. With the small networks of reinforcement learning,
 building torch's graph for that takes as long as the arithmetic, so known layers have hand-derived
-gradients (`rlox.networks.layers`); any other network uses torch's autograd. In both cases the gradients of
+gradients (`rlox.networks.mlp`); any other network uses torch's autograd. In both cases the gradients of
 the parameters replace the previous contents of their `grad`.
 """
 

@@ -27,7 +27,7 @@ from rlox.runs.preflight import require_memory
 from rlox.sources.preparation import STD_EPSILON, complete_returns
 from rlox.stopping import raise_if_expired
 from rlox.training.actor import BaseActor, StatelessActor
-from rlox.training.finite import require_finite
+from rlox.training.learner import require_finite
 
 __all__ = ["FQEEstimate", "FQESettings", "fitted_q_evaluation"]
 

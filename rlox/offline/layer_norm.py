@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from rlox.networks import EnsembleMLP
-from rlox.networks.layers import Layers, affine
+from rlox.networks.mlp import Layers, affine
 
 __all__ = ["LayerNormEnsemble"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.configs.atari import is_ale
+from rlox.configs.env import is_ale
 from rlox.envs.actions import UnitCodec
 from rlox.envs.engines.atari import training_reward_clip
 from rlox.errors import ConfigError

@@ -8,8 +8,7 @@ from rlox.lazy_imports import lazy_getattr
 
 if TYPE_CHECKING:
     from rlox.optim.flat_parameters import FlatParameters
-    from rlox.optim.optimizers import Adam, AdamW, Optimizer, RMSprop
-    from rlox.optim.target import TargetNetwork
+    from rlox.optim.optimizers import Adam, AdamW, Optimizer, RMSprop, TargetNetwork
 
 __all__ = ["Adam", "AdamW", "FlatParameters", "Optimizer", "RMSprop", "TargetNetwork"]
 
@@ -17,8 +16,7 @@ __getattr__ = lazy_getattr(
     __name__,
     {
         "flat_parameters": ("FlatParameters",),
-        "optimizers": ("Adam", "AdamW", "Optimizer", "RMSprop"),
-        "target": ("TargetNetwork",),
+        "optimizers": ("Adam", "AdamW", "Optimizer", "RMSprop", "TargetNetwork"),
     },
 )
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from rlox.devices import import_torch, require_float32
 from rlox.errors import ConfigError
 from rlox.parameters.engine import require_self_test
-from rlox.parameters.initial_weights import initial_weights
-from rlox.parameters.layout import ParameterVector, copy_into
+from rlox.parameters.layout import ParameterVector, copy_into, initial_weights
 
 if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     from torch import nn

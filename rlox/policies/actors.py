@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.networks import mlp
-from rlox.networks.normal_density import log_normal
+from rlox.networks.gaussians import log_normal
 from rlox.policies.base import Policy
 from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import sample_choices, sample_vectors

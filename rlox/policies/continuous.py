@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.networks import inference_function, resolve_widths
-from rlox.networks.normal_density import LOG_SQRT_2PI, log_normal
+from rlox.networks.gaussians import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import Sampler
 from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
 from rlox.policies.mlp import MLPActorCritic

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from rlox._core import Stream
 from rlox.devices import to_device
-from rlox.policies.exploration_noise import NormalDraws
-from rlox.policies.step_blocks import StepBlocks
+from rlox.policies.exploration_noise import NormalDraws, StepBlocks
 
 __all__ = ["CategoricalExploration", "NoisyExploration"]
 

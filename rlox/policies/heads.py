@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from rlox.networks.normal_density import LOG_SQRT_2PI, log_normal
+from rlox.networks.gaussians import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import NoiseBlocks
 
 __all__ = [

@@ -14,8 +14,7 @@ from rlox.networks import DuelingMLP, NoisyMLP, inference_function, mlp, trace
 from rlox.networks.noisy import apply_with_noise, factorized_noise, keyed_factorized_noise, noise_size
 from rlox.networks.traced import Graph, Traced
 from rlox.policies.base import Policy
-from rlox.policies.exploration_noise import EpsilonDraws
-from rlox.policies.step_blocks import StepBlocks
+from rlox.policies.exploration_noise import EpsilonDraws, StepBlocks
 from rlox.policies.value_distribution import ScalarValue, ValueDistribution
 
 __all__ = ["EpsilonGreedy", "NoisyGreedy", "QPolicy"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.networks import Traced, gradient_of, learned, way_back
-from rlox.networks.normal_density import LOG_SQRT_2PI
+from rlox.networks.gaussians import LOG_SQRT_2PI
 from rlox.networks.traced import require_gradient
 
 __all__ = [

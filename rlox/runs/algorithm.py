@@ -22,8 +22,7 @@ from rlox.disk import parse_folder_path, parse_path
 from rlox.envs.make import EnvLike, copy_env_source
 from rlox.errors import ConfigError
 from rlox.rng import Streams
-from rlox.runs.callback_folders import require_no_foreign_checkpoints
-from rlox.runs.callback_states import get_callback_states, restore_callbacks
+from rlox.runs.callback_states import get_callback_states, require_no_foreign_checkpoints, restore_callbacks
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint, write_checkpoint
 from rlox.runs.constructor import ArgumentConstructor
 from rlox.runs.evaluation_limits import with_eval_limits

@@ -33,8 +33,8 @@ from rlox.disk import Disk, link_target
 from rlox.errors import CheckpointError, RloxError, StorageError
 from rlox.loggers import METRICS, read_rows
 from rlox.runs.preflight import available_memory
-from rlox.runs.tree import pack, unpack
 from rlox.sources.store import InMemoryStore, SegmentStore, Storable, Store
+from rlox.state_tree import pack, unpack
 
 __all__ = [
     "MANIFEST",

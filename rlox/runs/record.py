@@ -21,8 +21,15 @@ from rlox.envs.identity import require_distinct_envs
 from rlox.envs.make import EnvLike, wrapped_factory
 from rlox.errors import ConfigError, EnvError, RloxError
 from rlox.runs.algorithm import Algorithm
-from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, FORMAT, Dataset, digest_of, require_columns
-from rlox.sources.dataset_folder import replace_dataset
+from rlox.sources.dataset_file import (
+    DATA_FILE,
+    DOCUMENT_FILE,
+    FORMAT,
+    Dataset,
+    digest_of,
+    replace_dataset,
+    require_columns,
+)
 from rlox.training.actor import BaseActor, require_actor
 from rlox.training.evaluate import Evaluator
 from rlox.training.setup import env_name, torch_threads

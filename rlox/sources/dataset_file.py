@@ -5,6 +5,7 @@ obs_dim]` float32, or uint8 if they contain images, as policies see them before 
 `[n]` int64 (choices from 0) or `[n, act_dim]` float32; actions of several parts have choices first, then
 numbers, and are int64 if all are choices (docs/actions.md). `rewards` are `[n]` float32, `terminated` and
 `truncated` `[n]` bool. `dataset.json`, the document, says where the columns come from and has their digest.
+New files go to a temporary folder and replace the old ones when they are complete.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import OfflineDatasetBuffer
-from rlox.errors import CheckpointError, ConfigError, ShapeError
+from rlox.disk import Disk
+from rlox.errors import CheckpointError, ConfigError, ShapeError, StorageError
 from rlox.sources.dataset_on_disk import WIDE_COLUMNS, DatasetOnDisk
 from rlox.sources.file_columns import Column, FileColumn, iter_blocks, read_file_columns
 
@@ -33,8 +38,10 @@ __all__ = [
     "Dataset",
     "columns_of",
     "digest_of",
+    "other_files",
     "read_dataset",
     "read_document",
+    "replace_dataset",
 ]
 
 DATA_FILE, DOCUMENT_FILE = "dataset.safetensors", "dataset.json"
@@ -199,3 +206,34 @@ def digest_of(columns: Mapping[str, Column]) -> str:
         for _, (rows,) in iter_blocks(column):
             digest.update(np.ascontiguousarray(rows).data)
     return digest.hexdigest()
+
+
+PARTIAL_PREFIX = ".parts-"  # of a temporary folder's name; a killed process leaves the folder behind
+
+
+def other_files(folder: Path) -> set[str]:
+    """Return the names in `folder` besides a dataset's files and leftovers of an unfinished write."""
+    names = {path.name for path in folder.iterdir()} - {DATA_FILE, DOCUMENT_FILE}
+    return {name for name in names if not name.startswith(PARTIAL_PREFIX)}
+
+
+@contextmanager
+def replace_dataset(folder: Path) -> Iterator[Path]:
+    """Yield a folder for both files of a dataset; the block must sync them to disk.
+
+    After the block the new files replace those in `folder`. If the block fails, the old dataset stays
+    unchanged. The document is removed first and written last, so an interrupted replacement never looks
+    complete.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(f"{PARTIAL_PREFIX}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=PARTIAL_PREFIX, ignore_cleanup_errors=True) as new:
+        yield Path(new)
+        try:
+            (folder / DOCUMENT_FILE).unlink(missing_ok=True)
+            for name in (DATA_FILE, DOCUMENT_FILE):
+                (Path(new) / name).replace(folder / name)
+            Disk().sync_folder(folder)
+        except OSError as error:
+            raise StorageError(f"cannot write {folder}: {error.strerror or error}") from error

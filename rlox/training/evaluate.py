@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig, EvalConfig
-from rlox.configs.atari import is_ale
 from rlox.configs.check import require_bools
+from rlox.configs.env import is_ale
 from rlox.envs.base import VectorEnv
 from rlox.envs.engines.vector import VectorEngine
 from rlox.envs.eval_envs import BorrowedEvalEnvs, EvalEnvs, LocalEvalEnvs

@@ -1,7 +1,8 @@
-"""Shared parts of torch learners: state, noise, and the loop over batches."""
+"""Shared parts of torch learners: state, noise, the loop over batches, and the check for NaN and infinity."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -9,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from rlox.devices import to_device
+from rlox.errors import NonFiniteError
 from rlox.optim import Optimizer, TargetNetwork
 from rlox.rng import Streams
-from rlox.training.finite import require_finite
 from rlox.training.replay_update import Stateful, build_update, update_noise
 from rlox.types import Transitions, Update
 
@@ -23,8 +24,47 @@ __all__ = [
     "cast_obs",
     "copy_weights",
     "learn_each",
+    "require_finite",
+    "require_finite_parameters",
     "to_tensors",
 ]
+
+
+def require_finite(metrics: Tensor, names: Sequence[str], update_label: str) -> None:
+    """Raise `NonFiniteError` naming the first non-finite entry of `metrics` `[minibatches, names]`."""
+    if _is_surely_finite(metrics):
+        return
+    bad = torch.nonzero(~torch.isfinite(metrics))
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise NonFiniteError(
+            f"{names[column]} is {metrics[row, column].item()} in minibatch {row} of the {update_label}; "
+            "lower algo.learning_rate or algo.max_grad_norm, or check the rewards"
+        )
+
+
+def require_finite_parameters(module: nn.Module, vector: Tensor, update_label: str) -> None:
+    """Raise `NonFiniteError` naming the first parameter of `module` that is not finite.
+
+    `vector` is the flat vector of the parameters; if its sum is finite, nothing else is checked.
+    """
+    if _is_surely_finite(vector):
+        return
+    for name, parameter in module.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            raise NonFiniteError(
+                f"parameter {name} is not finite after the {update_label}; "
+                "lower algo.learning_rate or algo.max_grad_norm"
+            )
+
+
+def _is_surely_finite(values: Tensor) -> bool:
+    """Whether the sum is finite, so that all values must be; takes a third of the time of `isfinite`.
+
+    False if any value is not finite, or if the sum overflows.
+    """
+    return math.isfinite(float(values.sum()))
+
 
 # Maps an update's number, a shape and a tensor to standard normal numbers of the tensor's dtype and device.
 NoiseFunction = Callable[[int, tuple[int, ...], Tensor], Tensor]

@@ -17,10 +17,9 @@ from rlox.configs import (
     make_run,
     nearest,
 )
-from rlox.configs.advice import idle_workers
+from rlox.configs.advice import check_new_run, idle_workers
 from rlox.configs.arguments import DEFAULT_SEED, arguments_of
 from rlox.configs.check import require_one_schedule
-from rlox.configs.new_run_checks import check_new_run
 from rlox.configs.secrets import resolve
 from rlox.devices import torch_threads
 from rlox.disk import parse_path

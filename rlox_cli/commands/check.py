@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from rlox.configs import EnvConfig
 from rlox.configs.params import param
@@ -14,6 +17,68 @@ from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+    from rlox.envs.check.findings import Finding
+    from rlox.envs.check.run_checks import CheckResult
+
+WIDTH = 100
+
+
+def check_environment(config: CheckConfig) -> int:
+    """Check the environment, print each finding as soon as it is known, and return the number of errors."""
+    from rlox.envs.check.subprocess_check import check_in_subprocess  # slow to import
+
+    on_finding = (lambda finding: None) if config.json else _print_finding
+    result = check_in_subprocess(config.env, config.steps, config.seed, on_finding)
+    if config.json:
+        print(json.dumps(_document(config, result), indent=2))
+    else:
+        print("\n".join(_closing_lines(config, result)))
+    return result.errors
+
+
+def _print_finding(finding: Finding) -> None:
+    print(f"{finding.severity:<7}  {finding.code}")
+    print(textwrap.indent("\n".join(textwrap.wrap(finding.message, WIDTH - 9)), " " * 9), flush=True)
+
+
+def _closing_lines(config: CheckConfig, result: CheckResult) -> Iterator[str]:
+    """Yield the spaces, the suitable algorithms and the counts of findings, steps and episodes."""
+    if result.observation_space:
+        yield f"observations  {result.observation_space}"
+        yield f"actions       {result.action_space}"
+        suitable_algorithms = [name for name, reason in result.algorithms.items() if not reason]
+        yield f"algorithms    {', '.join(suitable_algorithms) or 'none'}"
+    warnings = len(result.findings) - result.errors
+    counts_text = ", ".join(
+        f"{n} {noun}{'s' * (n > 1)}" for n, noun in ((result.errors, "error"), (warnings, "warning")) if n
+    )
+    played_text = (
+        f"{_count_text(result.steps, 'step')}, {_count_text(result.episodes, 'episode')}, seed {config.seed}"
+    )
+    yield (
+        f"{config.env.id}: {counts_text or 'nothing found'} ({played_text if result.steps else 'not played'})"
+    )
+
+
+def _count_text(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def _document(config: CheckConfig, result: CheckResult) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "env": config.env.id,
+        "seed": config.seed,
+        "steps": result.steps,
+        "episodes": result.episodes,
+        "errors": result.errors,
+        "warnings": len(result.findings) - result.errors,
+        "observation_space": result.observation_space or None,
+        "action_space": result.action_space or None,
+        "algorithms": {name: reason or None for name, reason in result.algorithms.items()},
+        "findings": [asdict(finding) for finding in result.findings],
+    }
 
 
 @dataclass(frozen=True)
@@ -46,7 +111,6 @@ def check(composed: DictConfig) -> CheckConfig:
 
 def _run(call: Call) -> int:
     from rlox_cli.config import compose
-    from rlox_cli.health.env_check import check_environment
 
     flags, arguments = compose.split_flags(call.args, call.command)
     args = [*flags, *(f"env={a}" if "=" not in a and a[:1] not in "~+" else a for a in arguments)]

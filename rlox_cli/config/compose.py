@@ -30,11 +30,9 @@ from yaml import YAMLError  # type: ignore[import-untyped]  # PyYAML, through om
 
 from rlox.errors import ConfigError, StorageError
 from rlox_cli.config import cfg_flag, option_files, validate
-from rlox_cli.config.gymnasium_source import GymnasiumSource, RloxSearchPath
 from rlox_cli.config.options import conf_folders, group_options, require_user_conf_folders
 from rlox_cli.config.overrides import require_no_password, require_one_list
-from rlox_cli.config.plugin_source import PluginSource
-from rlox_cli.config.schema_source import SchemaSource
+from rlox_cli.config.sources import GymnasiumSource, PluginSource, RloxSearchPath, SchemaSource
 from rlox_cli.config.variants import VariantSource
 from rlox_cli.config.verbatim import quote_values, verbatim_keys
 from rlox_cli.search import sweeper

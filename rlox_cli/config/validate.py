@@ -1,7 +1,11 @@
-"""From a composed Hydra config to validated, frozen config objects."""
+"""From a composed Hydra config to validated, frozen config objects.
+
+Below keys that rlox does not define, references to environment variables are kept in place of values.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -10,20 +14,19 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
+from rlox.configs.advice import check_new_run
 from rlox.configs.check import require_buffer
 from rlox.configs.loggers import TRACKING_URI, TRACKING_URI_REFERENCE, MlflowConfig
-from rlox.configs.new_run_checks import check_new_run
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import expected_text
-from rlox.configs.secrets import parse_scalar
+from rlox.configs.secrets import EnvVarRef, parse_scalar
 from rlox.configs.tasks import require_task
 from rlox.configs.text import is_text
 from rlox.envs.engines.factories import require_env
 from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError
-from rlox_cli.config.references import with_references
 from rlox_cli.config.run_schema import RUN
 from rlox_cli.config.schema import REQUIRED, Key, Schema
 from rlox_cli.runs.run_folder import nearest_runs_hint
@@ -32,6 +35,60 @@ from rlox_cli.shell import messages
 if TYPE_CHECKING:  # composition alone needs no environment
     from rlox.envs.actions import ActionCodec
     from rlox.envs.spaces import ObservationCodec
+
+_REFERENCE = re.compile(r"\$\{([^{}:]+)\}")  # a reference to another value of the configuration
+
+
+def with_references(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
+    """Return the resolved `data`, with an `EnvVarRef` for each value below an open key that `oc.env` gave."""
+    raw: Any = OmegaConf.to_container(config, resolve=False)
+    if "oc.env" not in str(raw):
+        return data
+    for name in [key.name for key in schema.keys(schema.options_of(data)) if key.is_open]:
+        *path, last = name.split(".")
+        raw_values, resolved_values = _get_path(raw, path), _get_path(data, path)
+        if isinstance(raw_values, dict) and isinstance(resolved_values, dict) and last in raw_values:
+            resolved_values[last] = _mark_references(raw_values[last], resolved_values[last], raw)
+    return data
+
+
+def _mark_references(raw: Any, resolved: Any, tree: Any) -> Any:
+    """Return the resolved value, or an `EnvVarRef` with the raw text if it needs an environment variable."""
+    if isinstance(raw, str):
+        if not _depends_on_environment(raw, tree, ()):
+            return resolved
+        return EnvVarRef(raw, parse_scalar(resolved) if isinstance(resolved, str) else resolved)
+    if isinstance(raw, dict):
+        return {key: _mark_references(raw[key], resolved[key], tree) for key in resolved}
+    if isinstance(raw, list):
+        return [_mark_references(inner, value, tree) for inner, value in zip(raw, resolved, strict=True)]
+    return resolved
+
+
+def _depends_on_environment(raw: Any, tree: Any, visited: tuple[str, ...]) -> bool:
+    """Return whether a value, or one that it refers to, uses `oc.env`; true if unknown."""
+    if isinstance(raw, (dict, list)):
+        return any(
+            _depends_on_environment(v, tree, visited)
+            for v in (raw.values() if isinstance(raw, dict) else raw)
+        )
+    if not isinstance(raw, str) or "${" not in raw:
+        return False
+    names = [name.strip() for name in _REFERENCE.findall(raw)]
+    # a relative name, or one inside another expression, may refer to anything
+    if "oc.env" in raw or any(name.startswith(".") for name in names) or "${" in _REFERENCE.sub("", raw):
+        return True
+    unvisited = [name for name in names if name not in visited]
+    return any(
+        _depends_on_environment(_get_path(tree, name.split(".")), tree, (*visited, name))
+        for name in unvisited
+    )
+
+
+def _get_path(tree: Any, path: list[str]) -> Any:
+    for part in path:
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tree
 
 
 def run_config(config: DictConfig) -> RunConfig:

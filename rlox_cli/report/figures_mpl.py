@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlox.errors import StorageError
-from rlox_cli.report import styles
+from rlox_cli.report import figures as styles
 from rlox_cli.report.figures import Figure, Line, Panel, Row, fit_name
 from rlox_cli.report.figures_plotly import FAINT_OPACITY, MANY_POINTS
 from rlox_cli.runs.plot import short_number

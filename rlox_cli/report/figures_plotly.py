@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from rlox_cli.report import styles
+from rlox_cli.report import figures as styles
 from rlox_cli.report.figures import Bar, Line, Panel, Row, fit_name
 
 Spec = dict[str, Any]

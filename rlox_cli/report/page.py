@@ -16,7 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rlox_cli.report import figures_plotly, styles
+from rlox_cli.report import figures as styles
+from rlox_cli.report import figures_plotly
 from rlox_cli.report.figures import Figure
 from rlox_cli.report.tables import Table, Value, format_value, sort_key
 

@@ -21,8 +21,7 @@ from rlox.offline.description import describe_dataset
 from rlox.offline.foreign.converting import ConversionOptions, convert_dataset
 from rlox.offline.foreign.exporting import export_dataset
 from rlox.offline.foreign.formats import detect_format
-from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, Dataset, read_dataset
-from rlox.sources.dataset_folder import other_files
+from rlox.sources.dataset_file import DATA_FILE, DOCUMENT_FILE, Dataset, other_files, read_dataset
 from rlox.sources.file_columns import Column, iter_blocks
 from rlox.sources.preparation import are_equal, complete_returns
 from rlox_cli.commands.dataset import DatasetConfig

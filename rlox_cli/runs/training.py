@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from rlox.configs import RunConfig
-from rlox.envs.engines.single_env_settings import name_preset_in_errors
+from rlox.envs.engines.factories import name_preset_in_errors
 from rlox.loggers import check_loggers
 from rlox_cli.config import compose, validate
 from rlox_cli.runs import distributed_run, jobs, provenance

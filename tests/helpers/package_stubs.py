@@ -36,7 +36,7 @@ ANNOTATION_NAMES = {
     "rlox.algorithms.text.facade": "ModelArgument, RewardArgument",
     "rlox.algorithms.text.objects": "PreferenceFunction",
     "rlox.callbacks": "Callback, LoggerCallback",
-    "rlox.configs.atari": "AtariConfig",
+    "rlox.configs.env": "AtariConfig",
     "rlox.configs.code": "Code",
     "rlox.configs.schedules": "Schedule",
     "rlox.envs.make": "EnvLike",

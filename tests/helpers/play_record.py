@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from rlox.runs.tree import pack, unpack
+from rlox.state_tree import pack, unpack
 
 __all__ = ["play", "through_json"]
 

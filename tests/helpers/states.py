@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from helpers.callables.comparing import assert_same
-from rlox.runs.tree import pack
+from rlox.state_tree import pack
 
 
 def pack_state(state: dict[str, Any]) -> dict[str, Any]:

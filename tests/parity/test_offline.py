@@ -15,7 +15,7 @@ from parity.ours_replayed import CRITICS
 from parity.transcriptions.cql import CQL, CQLChoices
 from parity.transcriptions.iql import IQL
 from parity.transcriptions.td3_bc import TD3BC
-from rlox.algorithms.cql.discrete import DiscreteCQLLearner
+from rlox.algorithms.cql.discrete import DiscreteCQLLearner, MinQPolicy
 from rlox.algorithms.cql.learner import CQLLearner
 from rlox.algorithms.iql.learner import IQLLearner
 from rlox.algorithms.td3_bc.learner import TD3BCLearner
@@ -23,7 +23,6 @@ from rlox.configs import CQLConfig, IQLConfig, TD3BCConfig, make
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.implicit import IQLPolicy
-from rlox.policies.min_q import MinQPolicy
 from rlox.policies.soft import SquashedSACPolicy
 from rlox.types import Clock, Transitions
 

@@ -19,7 +19,7 @@ from parity.cases import CASES, SB3_VERSION, UPDATES, Arrays, load, made_by_sb3
 from parity.ours import driven
 from parity.table import BEGIN, END, FIGURES, FLOAT32, FLOAT64, PAGE
 from parity.traces import difference, transcribed
-from rlox.networks import squashed
+from rlox.networks import gaussians
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_SB3 = [name for name, case in CASES.items() if case.sb3]
@@ -111,7 +111,7 @@ def test_changing_steps_or_weights_of_the_rows_changes_the_update(name: str, col
 
 
 def test_the_comparison_detects_another_mean_limit_of_gsde(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(squashed, "SDE_MEAN_LIMIT", 2.1)
+    monkeypatch.setattr(gaussians, "SDE_MEAN_LIMIT", 2.1)
     assert difference(ours("sac_gsde"), paper("sac_gsde")[0]).largest > 10 * FLOAT32
 
 

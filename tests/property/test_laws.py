@@ -16,7 +16,7 @@ from rlox import compute_gae_time_major
 from rlox.configs.params import is_inside
 from rlox.envs.normalize import RunningMoments
 from rlox.losses import clipped_surrogate, kl_estimate
-from rlox.runs.tree import pack, unpack
+from rlox.state_tree import pack, unpack
 from rlox.types import Rollout
 
 finite = st.floats(-1e3, 1e3, width=32)

@@ -146,13 +146,13 @@ def test_the_rust_code_has_no_network():
 def test_the_page_names_the_feature_of_each_file_that_can_connect():
     """SECURITY.md must mention a new import of a network library."""
     told = {
-        "rlox/loggers/server_check.py": "`logger=wandb`",
+        "rlox/loggers/child_sink.py": "`logger=wandb`",
         "rlox/llm/serving/channel.py": "`GenerationServer`",
         "rlox/distributed/group.py": "`torchrun -m rlox`",
         "rlox_cli/sweeps/executors.py": "`hydra/launcher=ray`",
         "rlox_cli/search/optimizer.py": "`search.storage`",
         "rlox/loggers/mlflow.py": "`logger=mlflow`",
-        "rlox/loggers/mlflow_rows.py": "`logger=mlflow`",
+        "rlox/loggers/mlflow_store.py": "`logger=mlflow`",
         "rlox/loggers/wandb.py": "`logger=wandb`",
     }
     opens = re.compile(

@@ -6,8 +6,7 @@ from rlox.algorithms.assembly.on_policy import build_on_policy_run
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam
 from rlox.runs.algorithm import Algorithm
-from rlox.training.finite import require_finite
-from rlox.training.learner import PolicyLearner
+from rlox.training.learner import PolicyLearner, require_finite
 from rlox.types import Update
 
 METRIC_NAMES = ("loss/policy", "loss/value", "train/grad_norm")

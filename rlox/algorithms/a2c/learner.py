@@ -11,8 +11,7 @@ from rlox.configs import A2CConfig
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import PolicyLearner
+from rlox.training.learner import PolicyLearner, require_finite, require_finite_parameters
 from rlox.types import Clock, Minibatch, Rollout, Update
 
 __all__ = ["A2CLearner"]

@@ -20,15 +20,15 @@ from rlox.envs.make import EvalEnvFactory, make_vec, wrapped_factory
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.errors import ConfigError, EnvError
 from rlox.native.exploration import NativeExplorationPolicy
-from rlox.native.replay_source import FusedReplayLearner, NativeReplaySource
+from rlox.native.sources import FusedReplayLearner, NativeReplaySource
 from rlox.parameters.encoder_cost import EncoderCost
 from rlox.parameters.lazy_torch import LazyTorchModule
 from rlox.runs.preflight import COPIES_PER_PARAMETER, require_memory, require_networks
 from rlox.sources.hindsight import HindsightRelabeler
-from rlox.sources.one_hot_packing import OneHotPacking
 from rlox.sources.replay import MAX_TICK_BATCHES, ExplorationPolicy, ReplaySource, UpdateSchedule
 from rlox.sources.replay_sampler import (
     MAX_SAMPLED_ROWS,
+    OneHotPacking,
     ReplaySampler,
     frames_to_share,
     make_buffer,

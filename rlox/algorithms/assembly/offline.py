@@ -17,8 +17,7 @@ from rlox._core import OfflineDatasetBuffer
 from rlox.algorithms.assembly.encoding import EncoderSpec, make_encoder_spec, require_actions
 from rlox.callbacks import CallbackRunner
 from rlox.configs import DecisionTransformerConfig, IQLConfig, OfflineConfig, RunConfig, TD3BCConfig
-from rlox.configs.offline import NO_ENV, OfflineAlgorithmConfig, OfflineNetworksConfig
-from rlox.configs.offline_critics import OfflineCriticsConfig
+from rlox.configs.offline import NO_ENV, OfflineAlgorithmConfig, OfflineCriticsConfig, OfflineNetworksConfig
 from rlox.envs.actions import TOLERANCE, ActionCodec, UnitCodec
 from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EvalEnvFactory, wrapped_factory

@@ -17,8 +17,8 @@ from rlox.envs.make import EvalEnvFactory
 from rlox.envs.spaces import format_space
 from rlox.errors import ConfigError
 from rlox.native.collector import NativeCollector
-from rlox.native.fused_source import FusedLearner, FusedSource
 from rlox.native.policy import ActorCriticSizes, NativePolicy
+from rlox.native.sources import FusedLearner, FusedSource
 from rlox.parameters.encoder_cost import NO_COST, EncoderCost
 from rlox.parameters.lazy_torch import ActingPolicy
 from rlox.runs.algorithm import Algorithm

@@ -14,8 +14,7 @@ from rlox.networks import init_weights
 from rlox.optim import Adam
 from rlox.policies.actors import CategoricalActor, FactoredActor, GaussianActor
 from rlox.training.components import BuildContext
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import PolicyLearner
+from rlox.training.learner import PolicyLearner, require_finite, require_finite_parameters
 from rlox.types import Clock, Transitions, Update
 
 __all__ = ["BCLearner", "build_actor", "build_torch"]

@@ -1,8 +1,9 @@
-"""CQL(H)'s update for discrete actions in torch: double Q-learning's with a conservative penalty."""
+"""CQL(H) for discrete actions in torch: its policy, and double Q-learning with a conservative penalty."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -14,16 +15,49 @@ from rlox.algorithms.cql.learner import make_penalty_weight
 from rlox.configs import CQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.losses import critics_loss, td_target
-from rlox.networks import init_weights
+from rlox.networks import EnsembleMLP, init_weights
 from rlox.optim import Adam, TargetNetwork
-from rlox.policies.min_q import MinQPolicy
+from rlox.policies.base import Policy
 from rlox.training.components import BuildContext
-from rlox.training.finite import require_finite_parameters
-from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each
+from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each, require_finite_parameters
 from rlox.training.replay_update import Stateful, update_label
 from rlox.types import Clock, Transitions, Update
 
-__all__ = ["DiscreteCQLLearner", "build_torch"]
+__all__ = ["DiscreteCQLLearner", "MinQPolicy", "build_torch"]
+
+
+class MinQPolicy(Policy):
+    """Critics with a value for each action; the action with the highest minimum over critics is taken.
+
+    Parameters
+    ----------
+    obs_dim : length of the observation vector
+    n_actions : number of discrete actions
+    members : number of critics
+    net_arch : hidden widths
+    activation : `tanh`, `relu`, `elu` or `silu`
+    """
+
+    def __init__(
+        self, obs_dim: int, n_actions: int, members: int, net_arch: Sequence[int], activation: str
+    ) -> None:
+        super().__init__()
+        self.critic = EnsembleMLP(members, (obs_dim, *net_arch, n_actions), activation)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """Return min_i Q_i(s, .), `[B, n_actions]`."""
+        lowest: Tensor = self.critic(obs).amin(0)
+        return lowest
+
+    def mode(self, obs: Tensor) -> Tensor:
+        """Return the best action `[B]`."""
+        actions: Tensor = self(obs).argmax(-1)
+        return actions
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Return the same as `mode`; the policy is deterministic."""
+        return self.mode(obs)
+
 
 METRIC_NAMES = ("loss/critic", "loss/conservative", "value/q_mean", "train/grad_norm", "cql/alpha")
 

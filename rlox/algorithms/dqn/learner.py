@@ -23,8 +23,7 @@ from rlox.policies.q_policy import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.value_distribution import CategoricalValue, QuantileValue, ScalarValue, ValueDistribution
 from rlox.sources.replay import ExplorationPolicy
 from rlox.training.components import BuildContext
-from rlox.training.finite import require_finite_parameters
-from rlox.training.learner import ActorCriticLearner, learn_each
+from rlox.training.learner import ActorCriticLearner, learn_each, require_finite_parameters
 from rlox.training.replay_update import Stateful, update_label
 from rlox.types import Clock, Transitions, Update
 

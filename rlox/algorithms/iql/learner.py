@@ -23,8 +23,7 @@ from rlox.networks import ActionValues, inference_function, init_weights, trace
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.implicit import IQLPolicy
 from rlox.training.components import BuildContext
-from rlox.training.finite import require_finite_parameters
-from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each
+from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each, require_finite_parameters
 from rlox.training.replay_update import Stateful, update_label
 from rlox.types import Clock, Transitions, Update
 

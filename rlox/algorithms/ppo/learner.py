@@ -18,8 +18,7 @@ from rlox.losses import PPOLoss, PPOTerms, Slopes, standardize
 from rlox.optim import Adam
 from rlox.policies import ActorCritic, Scored
 from rlox.rng import Streams
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import PolicyLearner
+from rlox.training.learner import PolicyLearner, require_finite, require_finite_parameters
 from rlox.types import Clock, Minibatch, Rollout, Update
 
 __all__ = ["ClippedLearner", "ClippedLearnerBase", "PPOLearner"]

@@ -27,8 +27,14 @@ from rlox.policies.exploration import CategoricalExploration, NoisyExploration
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
 from rlox.training.coefficients import LearnedTemperature, Temperature
 from rlox.training.components import BuildContext
-from rlox.training.finite import require_finite_parameters
-from rlox.training.learner import ActorCriticLearner, NoiseFunction, UpdateNoise, cast_obs, learn_each
+from rlox.training.learner import (
+    ActorCriticLearner,
+    NoiseFunction,
+    UpdateNoise,
+    cast_obs,
+    learn_each,
+    require_finite_parameters,
+)
 from rlox.training.replay_update import Stateful, update_label
 from rlox.types import Clock, Transitions, Update
 

@@ -21,8 +21,15 @@ from rlox.optim import Adam, TargetNetwork
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.exploration import NoisyExploration
 from rlox.training.components import BuildContext
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import ActorCriticLearner, NoiseFunction, UpdateNoise, cast_obs, learn_each
+from rlox.training.learner import (
+    ActorCriticLearner,
+    NoiseFunction,
+    UpdateNoise,
+    cast_obs,
+    learn_each,
+    require_finite,
+    require_finite_parameters,
+)
 from rlox.training.replay_update import Stateful, update_label
 from rlox.types import Clock, Transitions, Update
 

@@ -21,8 +21,7 @@ from rlox.llm.advantages import weighted_rewards
 from rlox.llm.batches import CompletionBatch, GroupedCompletions
 from rlox.optim import Adam
 from rlox.stopping import raise_if_expired
-from rlox.training.finite import require_finite, require_finite_parameters
-from rlox.training.learner import PolicyLearner, to_tensors
+from rlox.training.learner import PolicyLearner, require_finite, require_finite_parameters, to_tensors
 from rlox.types import Clock, Update
 
 __all__ = [

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.configs.atari import AtariConfig, is_ale
+from rlox.configs.env import AtariConfig, is_ale
 from rlox.envs.base import LIFE_LOST
 from rlox.errors import ConfigError
 

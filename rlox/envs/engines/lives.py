@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.configs.atari import is_ale
+from rlox.configs.env import is_ale
 
 __all__ = ["AleLives", "EnvPoolLives", "LifeTracker", "life_tracker_for"]
 

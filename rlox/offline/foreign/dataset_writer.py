@@ -23,9 +23,9 @@ from rlox.sources.dataset_file import (
     Dataset,
     digest_of,
     read_dataset,
+    replace_dataset,
     require_columns,
 )
-from rlox.sources.dataset_folder import replace_dataset
 from rlox.sources.file_columns import FileColumn, OpenFile, iter_blocks
 
 __all__ = ["write_dataset"]

@@ -15,7 +15,7 @@ from helpers.states import assert_same_state, pack_state
 from rlox import set_num_threads
 from rlox.algorithms import A2C, PPO, HybridPPO
 from rlox.errors import NonFiniteError
-from rlox.native.fused_source import FusedSource
+from rlox.native.sources import FusedSource
 from rlox.sources.rollout import RolloutSource
 from rlox.types import Clock, FusedUpdate, Progress, Rollout, Update
 

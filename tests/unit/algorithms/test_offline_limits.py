@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlox import OfflineDatasetBuffer
 from rlox.algorithms import BC, CQL, IQL, TD3, TD3BC
-from rlox.algorithms.cql.learner import CQLLearner
+from rlox.algorithms.cql.learner import CQLLearner, LearnedPenaltyWeight, PenaltyNoise
 from rlox.algorithms.iql.learner import IQLLearner
 from rlox.algorithms.td3.learner import TD3Learner
 from rlox.algorithms.td3_bc.learner import TD3BCLearner
@@ -29,7 +29,6 @@ from rlox.networks import (
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.implicit import IQLPolicy
 from rlox.policies.soft import SquashedSACPolicy
-from rlox.training.cql_penalty import LearnedPenaltyWeight, PenaltyNoise
 from rlox.types import Clock, Transitions
 
 from .test_sac_update import ACT, OBS, batches, vector

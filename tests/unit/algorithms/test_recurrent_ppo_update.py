@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from rlox.algorithms import RecurrentPPO
+from rlox.algorithms.recurrent_ppo import SequenceMinibatch, sequence_minibatches
 from rlox.losses import standardize
-from rlox.sources.sequences import SequenceMinibatch, sequence_minibatches
 from rlox.types import Clock, Rollout
 
 SMALL = {"n_envs": 6, "seed": 3, "n_steps": 20, "lstm_hidden_size": 8, "net_arch": (8,)}

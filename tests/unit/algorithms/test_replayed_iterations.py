@@ -18,7 +18,7 @@ from rlox import set_num_threads
 from rlox._core import Explorer, ReplayIteration
 from rlox.algorithms import DDPG, DQN, SAC, TD3
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
-from rlox.native.replay_source import NativeReplaySource
+from rlox.native.sources import NativeReplaySource
 from rlox.sources.replay import ReplaySource
 from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
 

@@ -16,7 +16,7 @@ from helpers.cli import TINY, Cli, only_run
 
 from rlox.configs import EnvConfig
 from rlox.training.evaluate import Evaluation, Evaluator
-from rlox_cli.runs.endless_episodes import step_limit
+from rlox_cli.runs.run_training import step_limit
 
 OWN = "helpers.user_code"
 ALL = (

@@ -14,7 +14,7 @@ from rlox.errors import ConfigError
 from rlox_cli.config import schema, validate
 from rlox_cli.config.run_schema import RUN
 from rlox_cli.config.schema import REQUIRED, Group, Schema
-from rlox_cli.config.schema_source import SchemaSource
+from rlox_cli.config.sources import SchemaSource
 
 
 @dataclass(frozen=True)

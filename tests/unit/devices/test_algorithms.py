@@ -14,7 +14,7 @@ import torch
 from contract.specs import SPECS
 
 from rlox.devices import to_device
-from rlox.runs.tree import pack
+from rlox.state_tree import pack
 from rlox.training.learner import UpdateNoise
 from rlox.types import NO_UPDATE, Clock, Rollout, Update
 

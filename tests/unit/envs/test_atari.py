@@ -11,7 +11,7 @@ import pytest
 
 from rlox.algorithms import DQN
 from rlox.configs import EnvConfig, make
-from rlox.configs.atari import AtariConfig
+from rlox.configs.env import AtariConfig
 from rlox.envs.base import LIFE_LOST, TRUE_RETURN
 from rlox.envs.engines.atari import AtariGame, ale_arguments, resize_area
 from rlox.envs.make import wrapped_factory

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rlox.configs import EnvConfig
 from rlox.envs.make import make_vec
 from rlox.envs.state_columns import stack_states, unstack_states
-from rlox.runs.tree import pack, unpack
+from rlox.state_tree import pack, unpack
 
 WORD = 1 << 64
 LEAVES = st.one_of(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, make_run
-from rlox.configs.new_run_checks import check_new_run
+from rlox.configs.advice import check_new_run
 from rlox.envs.base import VectorEnv
 from rlox.envs.make import make_vec, wrapped_factory
 from rlox.envs.normalize import observation_normalizer

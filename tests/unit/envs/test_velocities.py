@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from rlox.configs import EnvConfig
+from rlox.envs.builtin_wrappers import HideVelocities
 from rlox.envs.make import make_vec
-from rlox.envs.velocities import HideVelocities
 from rlox.errors import ConfigError
 
 KEPT = {

@@ -14,7 +14,7 @@ from rlox.configs.loggers import MlflowConfig, WandbConfig
 from rlox.errors import ConfigError, MissingExtraError, StorageError
 from rlox.loggers import check_loggers, hyperparameters
 from rlox.loggers.follow import Position, _read_position
-from rlox.loggers.mlflow_errors import as_storage_errors
+from rlox.loggers.mlflow_store import as_storage_errors
 from rlox.loggers.remote import SyncRecord, read_result, run_info
 from rlox_cli.commands.sync import SyncConfig, WandbTarget
 from rlox_cli.config import plain_yaml, validate

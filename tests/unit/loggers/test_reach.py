@@ -11,8 +11,7 @@ from helpers.waiting import PATIENCE
 
 from rlox.errors import StorageError
 from rlox.loggers import child_sink
-from rlox.loggers.child_sink import ChildSink
-from rlox.loggers.server_check import require_answer
+from rlox.loggers.child_sink import ChildSink, require_answer
 
 
 @pytest.fixture(autouse=True)

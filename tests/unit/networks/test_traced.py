@@ -28,7 +28,7 @@ from rlox.networks import (
     q_values,
     trace,
 )
-from rlox.networks.layers import Layers
+from rlox.networks.mlp import Layers
 from rlox.networks.traced import Graph
 from rlox.policies import ActorCritic, ContinuousPolicy, DiscretePolicy, SDEPolicy
 from rlox.policies.deterministic import DeterministicPolicy

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from rlox.algorithms import DQN, PPO, SAC, TD3
 from rlox.errors import ConfigError
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, mlp, trace
-from rlox.networks.layers import Layers, times
-from rlox.networks.squashed import squashed_log_prob
+from rlox.networks.gaussians import squashed_log_prob
+from rlox.networks.mlp import Layers, times
 from rlox.networks.traced import Graph, way_back
 from rlox.optim import Adam
 from rlox.policies import ContinuousPolicy, DiscretePolicy

@@ -11,7 +11,7 @@ from torch import nn
 
 from rlox.algorithms import ALGORITHMS
 from rlox.networks import EnsembleMLP, NoisyMLP, init_weights, mlp
-from rlox.parameters.initial_weights import initial_weights
+from rlox.parameters.layout import initial_weights
 
 ACTOR_CRITIC = [
     ("log_std", (2,)),

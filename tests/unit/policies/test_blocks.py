@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rlox.policies.step_blocks import BLOCK_STEPS, MAX_BLOCK_NUMBERS, StepBlocks
+from rlox.policies.exploration_noise import BLOCK_STEPS, MAX_BLOCK_NUMBERS, StepBlocks
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from rlox.algorithms import PPO
 from rlox.callbacks import Callback
 from rlox.errors import CheckpointError
 from rlox.runs.callback_states import get_callback_states, restore_callbacks
-from rlox.runs.tree import pack, unpack
+from rlox.state_tree import pack, unpack
 
 
 class ValueCallback(Callback):

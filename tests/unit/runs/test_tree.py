@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlox.errors import CheckpointError
-from rlox.runs.tree import pack
+from rlox.state_tree import pack
 
 
 @pytest.mark.parametrize(

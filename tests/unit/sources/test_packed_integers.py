@@ -26,7 +26,7 @@ from rlox.envs.parts_codec import codec_of
 from rlox.offline.replay_columns import read_replay_columns
 from rlox.runs import preflight
 from rlox.runs.session import Session
-from rlox.sources.one_hot_packing import OneHotPacking
+from rlox.sources.replay_sampler import OneHotPacking
 
 MASKED_SPACE = MaskedSpace(SEEN["a Dict"], MaskForm(ActionCodec.of(spaces.Discrete(3))), None)
 SPACES = {**SEEN, "a Dict with a mask": MASKED_SPACE}

@@ -22,8 +22,8 @@ from rlox.collectors import RolloutCollector
 from rlox.configs import EnvConfig
 from rlox.errors import ShapeError
 from rlox.rng import Streams
-from rlox.sources.advantages import gae
 from rlox.sources.collector import Collector
+from rlox.sources.rollout_collector import gae
 from rlox.types import Clock, FinalObs, Rollout
 
 T, N = 24, 5

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from rlox.errors import NonFiniteError
-from rlox.training.finite import require_finite, require_finite_parameters
+from rlox.training.learner import require_finite, require_finite_parameters
 
 NAMES = ("loss/policy", "loss/value")
 

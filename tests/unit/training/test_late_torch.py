@@ -12,7 +12,7 @@ IMPORTED_BESIDE = """
 import threading
 import numpy as np
 from rlox.devices import is_module, torch_threads
-from rlox.runs.tree import pack
+from rlox.state_tree import pack
 
 done = threading.Event()
 

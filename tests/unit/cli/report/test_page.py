@@ -13,7 +13,8 @@ import pytest
 from helpers.reports import ReportPage, make_run
 
 from rlox_cli.commands.report import ReportConfig
-from rlox_cli.report import figures_plotly, page, styles, tables
+from rlox_cli.report import figures as styles
+from rlox_cli.report import figures_plotly, page, tables
 from rlox_cli.report.build import report
 from rlox_cli.report.figures import Panel, Row
 from rlox_cli.report.records import safe_text

@@ -1,4 +1,4 @@
-"""Fields for image encoders, which all algorithms share; they have no effect without images."""
+"""Fields that several algorithms share: image encoders, and the library that computes updates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from rlox.configs.params import param
 
-__all__ = ["CONVOLUTIONS", "channels", "encoder", "features"]
+__all__ = ["CONVOLUTIONS", "backend", "channels", "encoder", "features"]
 
 CONVOLUTIONS = ("nature", "impala", "small")
 
@@ -38,4 +38,14 @@ def channels() -> Any:
         "auto",
         "whether an image's channels are its first or last dimension; auto: the smaller one of them",
         choices=("auto", "first", "last"),
+    )
+
+
+def backend() -> Any:
+    """Return the `backend` field of algorithms that have a native and a torch implementation."""
+    return param(
+        "auto",
+        "library that computes the updates. native: Rust, for MLPs of vector observations on the CPU; "
+        "auto: native where it was measured to be faster",
+        choices=("auto", "torch", "native"),
     )

@@ -1,22 +1,64 @@
-"""The off-policy source that explores, stores, samples and learns in one call into Rust."""
+"""The sources of the native engine: rollouts and replayed transitions, collected in calls into Rust."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from rlox._core import ReplayIteration, VecEnv
+from rlox._core import Iteration, ReplayIteration, VecEnv
 from rlox.errors import NonFiniteError
-from rlox.native.collector import EndedEpisodes, native_core, to_episodes
+from rlox.native.collector import EndedEpisodes, NativeCollector, native_core, to_episodes
 from rlox.native.exploration import NativeExplorationPolicy
+from rlox.native.policy import NativePolicy
 from rlox.native.q_policy import NativeQPolicy
 from rlox.native.vector_policies import NativeDeterministicPolicy, NativeSquashedPolicy
 from rlox.sources.replay import MAX_TICK_BATCHES, ReplaySource
+from rlox.sources.rollout import RolloutSource
 from rlox.stopping import raise_if_expired
-from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
+from rlox.types import Clock, FusedUpdate, Progress, Rollout, Transitions, Update
 
-__all__ = ["FusedReplayLearner", "NativeReplaySource"]
+__all__ = ["FusedLearner", "FusedReplayLearner", "FusedSource", "NativeReplaySource"]
+
+
+@runtime_checkable
+class FusedLearner(Protocol):
+    """A learner that can learn in the call that collects; the result is bit-identical to that of `update`."""
+
+    native: NativePolicy
+
+    def fused_update(self, clock: Clock, iteration: Iteration, index: int, rows: int) -> FusedUpdate:
+        """Collect rollout number `index`, of `rows` rows, and learn from it."""
+
+
+@dataclass
+class FusedSource(RolloutSource):
+    """A source that collects and learns in one Rust call and returns the finished update, not a rollout.
+
+    If the environments are not native or are normalised, it returns rollouts like a `RolloutSource`. The
+    results are bit-identical.
+    """
+
+    collector: NativeCollector
+    learner: FusedLearner
+
+    @property
+    def is_mid_update(self) -> bool:
+        """Whether the last `next` was interrupted while learning."""
+        return self.collector.is_mid_update
+
+    def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:
+        """Collect the next rollout, and learn from it in the same call if that is possible."""
+        learn = partial(self.learner.fused_update, clock)
+        with self._count_unlearned():
+            fused_update = self.collector.fused_collect(self.learner.native, self.n_steps, learn)
+        return super().next(clock) if fused_update is None else (fused_update, self.collector.progress)
+
+    def _collect(self) -> Rollout:
+        return self.collector.collect_arrays(self.learner.native, self.n_steps)
+
 
 Array = NDArray[Any]
 # The arguments of `_core.Explorer.collect` from the observations on.
