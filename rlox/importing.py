@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from rlox.configs import nearest
-from rlox.configs.code import Code, arguments_of, display_name
+from rlox.configs.params import Code, arguments_of, display_name
 from rlox.configs.secrets import unwrap
 from rlox.errors import ConfigError, RloxError, UnknownNameError, describe_error
 from rlox.plugins import find_entry

@@ -12,7 +12,7 @@ from rlox.algorithms import A2C, DDPG, DQN, PPO, SAC, TD3, RecurrentPPO
 from rlox.callbacks import Callback, LoggerCallback
 from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
-from rlox.runs.sb3_aliases import SB3Aliases
+from rlox.runs.constructor import SB3Aliases
 
 __all__ = [
     "A2CTrainer",

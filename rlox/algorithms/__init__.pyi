@@ -31,8 +31,8 @@ from rlox.algorithms.td3_bc import TD3BC as _TD3BC
 from rlox.algorithms.text.facade import ModelArgument, RewardArgument
 from rlox.algorithms.text.objects import PreferenceFunction
 from rlox.callbacks import Callback, LoggerCallback
-from rlox.configs.code import Code
 from rlox.configs.env import AtariConfig
+from rlox.configs.params import Code
 from rlox.configs.schedules import Schedule
 from rlox.envs.make import EnvLike
 from rlox.llm.serving import GenerationServer

@@ -15,7 +15,7 @@ from rlox.algorithms.text.generation import make_generation_source
 from rlox.algorithms.text.learner import completion_metrics
 from rlox.algorithms.text.objects import PREFERENCE_OBJECT, PreferenceFunction
 from rlox.configs import OnlineDPOConfig, RunConfig
-from rlox.configs.code import arguments_of, display_name
+from rlox.configs.params import arguments_of, display_name
 from rlox.configs.secrets import unwrap
 from rlox.errors import RewardError
 from rlox.importing import load

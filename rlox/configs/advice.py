@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from rlox.configs.buffers import UniformConfig
 from rlox.configs.check import dotted_items
-from rlox.configs.code import arguments_of
 from rlox.configs.env import EnvConfig
+from rlox.configs.params import arguments_of
 from rlox.configs.run import RunConfig
 from rlox.configs.secrets import EnvVarRef, is_secret
 from rlox.errors import ConfigError

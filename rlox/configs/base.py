@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.code import display_name
 from rlox.configs.env import EnvConfig
-from rlox.configs.params import default_of
+from rlox.configs.params import default_of, display_name
 from rlox.configs.schedules import anneal_switches, is_constant, is_known, schedule_value
 from rlox.errors import ConfigError
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlox.configs import shared_fields as backends
 from rlox.configs.offline import OfflineNetworksConfig
-from rlox.configs.params import param
+from rlox.configs.params import backend_field, param
 
 
 @dataclass(frozen=True)
@@ -20,5 +19,5 @@ class BCConfig(OfflineNetworksConfig):
         "mse: squared error of its mean",
         choices=("nll", "mse"),
     )
-    backend: str = backends.backend()
+    backend: str = backend_field()
     max_grad_norm: float = param(10.0, "global gradient-norm limit", within="(0, inf)")

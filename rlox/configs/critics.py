@@ -9,8 +9,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.off_policy import OffPolicyConfig
-from rlox.configs.params import param
-from rlox.configs.shared_fields import CONVOLUTIONS
+from rlox.configs.params import CONVOLUTIONS, param
 from rlox.errors import ConfigError
 
 

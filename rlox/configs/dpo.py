@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.code import Code, code
 from rlox.configs.env import EnvConfig
-from rlox.configs.params import param
+from rlox.configs.params import Code, code, param
 from rlox.configs.text import GenerationConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlox.configs.code import Code, code
-from rlox.configs.params import param
+from rlox.configs.params import Code, code, param
 from rlox.errors import ConfigError
 
 __all__ = ["AtariConfig", "is_ale"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rlox.configs import shared_fields as backends
 from rlox.configs.offline import OfflineCriticsConfig
-from rlox.configs.params import param
+from rlox.configs.params import backend_field, param
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class IQLConfig(OfflineCriticsConfig):
     max_weight: float = param(
         100.0, "limit of the weight exp(beta advantage)", within="(0, inf)", source="Kostrikov et al. 2022"
     )
-    backend: str = backends.backend()
+    backend: str = backend_field()
     cosine_actor: bool = param(
         True,
         "the policy's learning rate falls to 0 along a cosine over total_steps",

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rlox.configs import shared_fields as backends
-from rlox.configs import shared_fields as encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.params import param
+from rlox.configs.params import (
+    backend_field,
+    encoder_features_field,
+    encoder_field,
+    image_channels_field,
+    param,
+)
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
@@ -58,11 +62,11 @@ class OffPolicyConfig(AlgorithmConfig):
     )
     prioritized: bool | None = param(None, "true: the same as buffer=prioritized; null: decided by buffer")
     net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]", source="SB3")
-    encoder: str = encoders.encoder()
-    encoder_features: int | None = encoders.features()
-    image_channels: str = encoders.channels()
+    encoder: str = encoder_field()
+    encoder_features: int | None = encoder_features_field()
+    image_channels: str = image_channels_field()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
-    backend: str = backends.backend()
+    backend: str = backend_field()
 
     @property
     def default_buffer(self) -> str:

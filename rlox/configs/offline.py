@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from rlox.configs import shared_fields as encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.critics import CriticsConfig
 from rlox.configs.env import EnvConfig
-from rlox.configs.params import param
+from rlox.configs.params import encoder_features_field, encoder_field, image_channels_field, param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
@@ -106,9 +105,9 @@ class OfflineNetworksConfig(OfflineAlgorithmConfig):
     """Offline algorithms with MLPs, which follow the encoders of images."""
 
     net_arch: tuple[int, ...] = param((256, 256), "hidden layer widths", within="[1, 65536]")
-    encoder: str = encoders.encoder()
-    encoder_features: int | None = encoders.features()
-    image_channels: str = encoders.channels()
+    encoder: str = encoder_field()
+    encoder_features: int | None = encoder_features_field()
+    image_channels: str = image_channels_field()
     activation: str = param("relu", "hidden activation", choices=("tanh", "relu", "elu", "silu"))
 
     def layer_widths(self, obs_dim: int, actions: int, discrete: bool = False) -> list[tuple[int, ...]]:

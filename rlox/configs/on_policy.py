@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from rlox.configs import shared_fields as encoders
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.code import Code, code
 from rlox.configs.env import EnvConfig
-from rlox.configs.params import param
+from rlox.configs.params import (
+    CONVOLUTIONS,
+    Code,
+    code,
+    encoder_features_field,
+    encoder_field,
+    image_channels_field,
+    param,
+)
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
@@ -48,9 +54,9 @@ class OnPolicyConfig(AlgorithmConfig):
         "Python also the factory, or a module with get_action_and_logprob, get_value, "
         "get_logprob_and_entropy, and mode for evaluation (or an actor that returns logits or means)"
     )
-    encoder: str = encoders.encoder()
-    encoder_features: int | None = encoders.features()
-    image_channels: str = encoders.channels()
+    encoder: str = encoder_field()
+    encoder_features: int | None = encoder_features_field()
+    image_channels: str = image_channels_field()
     share_encoder: bool = param(
         True, "actor and critic train one encoder; false: each has its own", source="SB3; CleanRL"
     )
@@ -108,7 +114,7 @@ class OnPolicyConfig(AlgorithmConfig):
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Check fields that depend on each other."""
         for name, widths in zip(("net_arch", "critic_net_arch"), self.hidden_widths, strict=True):
-            if not widths and (self.use_sde or self.encoder not in encoders.CONVOLUTIONS):
+            if not widths and (self.use_sde or self.encoder not in CONVOLUTIONS):
                 raise ConfigError(
                     f"algo.{name} is empty, expected at least one hidden width, e.g. [64,64]; it may be "
                     "empty only after an image encoder that algo.encoder names"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlox.configs import shared_fields as backends
 from rlox.configs.offline import OfflineCriticsConfig
-from rlox.configs.params import param
+from rlox.configs.params import backend_field, param
 from rlox.configs.td3 import TD3FieldsConfig
 
 
@@ -21,7 +20,7 @@ class TD3BCConfig(TD3FieldsConfig, OfflineCriticsConfig):
         within="[0, inf)",
         source="Fujimoto & Gu 2021, table 3",
     )
-    backend: str = backends.backend()
+    backend: str = backend_field()
     standardize_obs: bool = param(
         True,
         "standardise observations by the dataset's mean and std, also when the policy acts",

@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Literal
 
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.code import Code, code
 from rlox.configs.env import EnvConfig
 from rlox.configs.offline import format_value
-from rlox.configs.params import param
+from rlox.configs.params import Code, code, param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 

@@ -26,9 +26,10 @@ from rlox.envs.action_parts import (
     choice_counts,
     leaf_spaces,
     leaf_values,
+    require_choices_fit,
+    require_width,
     to_nested,
 )
-from rlox.envs.space_limits import require_choices_fit, require_width
 from rlox.envs.spaces import format_space
 from rlox.errors import ConfigError, ShapeError, UnsupportedSpaceError
 from rlox.masked_arrays import MASKED_MESSAGE, is_masked

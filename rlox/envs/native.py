@@ -12,8 +12,7 @@ from rlox import _core
 from rlox._core import VecEnv
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import EpisodeEnds
-from rlox.envs.ids import plugin_module
-from rlox.envs.native_gym import native_ids, space_of_actions, space_of_observations
+from rlox.envs.ids import native_ids, plugin_module, space_of_actions, space_of_observations
 from rlox.envs.parts_codec import codec_of
 from rlox.importing import import_module
 

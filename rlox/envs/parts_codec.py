@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rlox.envs.space_limits import require_choices_fit, require_width
+from rlox.envs.action_parts import require_choices_fit, require_width
 from rlox.envs.spaces import (
     BYTE,
     FLOAT,

@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox.configs import EnvConfig, nearest
-from rlox.configs.code import Code, arguments_of, display_name
 from rlox.configs.env import is_ale
+from rlox.configs.params import Code, arguments_of, display_name
 from rlox.envs.base import LIFE_LOST, TRUE_RETURN, to_flag, to_reward
 from rlox.envs.builtin_wrappers import ActionRepeat, HideVelocities, StickyActions
 from rlox.envs.engines.atari import AtariGame, is_preprocessed_game, training_reward_clip

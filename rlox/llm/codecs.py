@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.configs.tasks import search_note
+from rlox.configs.run import search_note
 from rlox.errors import ConfigError, ShapeError
 from rlox.llm.llama_files import read_eos_ids
 from rlox.llm.transformers_files import LOCAL_ONLY, import_transformers, is_tokenizer

@@ -1,5 +1,23 @@
 """Losses: pure functions, and classes that combine terms (`PPOLoss`, `GRPOLoss`, `DPOLoss`)."""
 
+from rlox.losses.actor_critic import (
+    clip_fraction,
+    clipped_surrogate,
+    clipped_value_loss,
+    critics_gradient,
+    critics_loss,
+    expectile_gradient,
+    expectile_loss,
+    kl_estimate,
+    policy_gradient,
+    soft_policy_loss,
+    standardize,
+    td_gradient,
+    td_loss,
+    td_target,
+    temperature_loss,
+    value_loss,
+)
 from rlox.losses.distributional import (
     categorical_kl,
     categorical_kl_gradient,
@@ -9,28 +27,9 @@ from rlox.losses.distributional import (
     quantile_midpoints,
 )
 from rlox.losses.grpo import GRPOLoss, GRPOTerms, importance_weights, rloo_loss
-from rlox.losses.policy import (
-    clip_fraction,
-    clipped_surrogate,
-    kl_estimate,
-    policy_gradient,
-    standardize,
-)
 from rlox.losses.ppo import PPOLoss, PPOTerms, Slopes
 from rlox.losses.preference import CompletionLogProbs, DPOLoss, DPOTerms
-from rlox.losses.sac import soft_policy_loss, temperature_loss
 from rlox.losses.tokens import token_entropies, token_log_probs
-from rlox.losses.value import (
-    clipped_value_loss,
-    critics_gradient,
-    critics_loss,
-    expectile_gradient,
-    expectile_loss,
-    td_gradient,
-    td_loss,
-    td_target,
-    value_loss,
-)
 
 __all__ = [
     "CompletionLogProbs",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.losses.policy import clipped_surrogate
+from rlox.losses.actor_critic import clipped_surrogate
 from rlox.losses.settings import require_numbers
 
 __all__ = [

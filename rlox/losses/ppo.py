@@ -10,9 +10,14 @@ import torch
 from torch import Tensor
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.losses.policy import clip_fraction, clipped_surrogate, kl_estimate
+from rlox.losses.actor_critic import (
+    clip_fraction,
+    clipped_surrogate,
+    clipped_value_loss,
+    kl_estimate,
+    value_loss,
+)
 from rlox.losses.settings import require_numbers
-from rlox.losses.value import clipped_value_loss, value_loss
 
 __all__ = ["PPOLoss", "PPOTerms", "Slopes"]
 

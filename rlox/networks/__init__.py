@@ -11,7 +11,6 @@ from rlox.networks.encoders import (
     encoder_cost,
     init_orthogonal_encoder,
 )
-from rlox.networks.ensemble import EnsembleMLP
 from rlox.networks.gaussians import (
     BoundedGaussianPolicy,
     SquashedGaussianPolicy,
@@ -19,6 +18,7 @@ from rlox.networks.gaussians import (
     squashed_log_prob,
 )
 from rlox.networks.mlp import (
+    EnsembleMLP,
     inference_function,
     init_weights,
     is_hooked,

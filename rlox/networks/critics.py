@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks.encoders import EncodedEnsemble
-from rlox.networks.ensemble import EnsembleMLP
-from rlox.networks.mlp import mlp, resolve_widths
+from rlox.networks.mlp import EnsembleMLP, mlp, resolve_widths
 from rlox.networks.traced import Traced
 
 __all__ = ["ActionValues", "QNetwork", "polyak_update", "q_values"]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.networks.ensemble import EnsembleMLP
+from rlox.networks.mlp import EnsembleMLP
 from rlox.networks.noisy import apply_with_noise
 from rlox.networks.traced import Graph, Traced
 from rlox.parameters.encoder_cost import EncoderCost

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING
 from rlox.lazy_imports import lazy_getattr
 
 if TYPE_CHECKING:
-    from rlox.optim.flat_parameters import FlatParameters
-    from rlox.optim.optimizers import Adam, AdamW, Optimizer, RMSprop, TargetNetwork
+    from rlox.optim.optimizers import Adam, AdamW, FlatParameters, Optimizer, RMSprop, TargetNetwork
 
 __all__ = ["Adam", "AdamW", "FlatParameters", "Optimizer", "RMSprop", "TargetNetwork"]
 
-__getattr__ = lazy_getattr(
-    __name__,
-    {
-        "flat_parameters": ("FlatParameters",),
-        "optimizers": ("Adam", "AdamW", "Optimizer", "RMSprop", "TargetNetwork"),
-    },
-)
+__getattr__ = lazy_getattr(__name__, {"optimizers": tuple(__all__)})
 
 
 def __dir__() -> list[str]:

@@ -14,8 +14,7 @@ from rlox.callbacks import Callback, CallbackRunner, LoggerCallback
 from rlox.configs import EvalConfig, RunConfig, to_plain
 from rlox.configs.advice import rounding_advice
 from rlox.configs.check import check_integer, require_bools
-from rlox.configs.code import Code
-from rlox.configs.params import object_name
+from rlox.configs.params import Code, object_name
 from rlox.configs.schedules import Schedule
 from rlox.devices import is_module, leave_inference_mode, torch_threads
 from rlox.disk import parse_folder_path, parse_path
@@ -24,13 +23,19 @@ from rlox.errors import ConfigError
 from rlox.rng import Streams
 from rlox.runs.callback_states import get_callback_states, require_no_foreign_checkpoints, restore_callbacks
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint, write_checkpoint
-from rlox.runs.constructor import ArgumentConstructor
+from rlox.runs.constructor import ArgumentConstructor, SB3Aliases
 from rlox.runs.evaluation_limits import with_eval_limits
 from rlox.runs.interrupts import ResumeStatus, finish_update_on_interrupt
-from rlox.runs.loading import LoadOverrides, RuntimeObjects, load_config, restore_errors, with_policy_name
+from rlox.runs.loading import (
+    LoadOverrides,
+    RuntimeObjects,
+    describe_spaces,
+    load_config,
+    require_same_spaces,
+    restore_errors,
+    with_policy_name,
+)
 from rlox.runs.progress import make_reporter_if, progress_hook
-from rlox.runs.sb3_aliases import SB3Aliases
-from rlox.runs.spaces import describe_spaces, require_same_spaces
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
 from rlox.sources.store import DeferredStore, InMemoryStore, NullStore, SegmentStore, Store
@@ -136,8 +141,7 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
         """
         source = resolve_env(env_id, options.pop("env", None), DEFAULT_ENV)
         arguments, total = tuned_arguments(cls.name, source, preset, options)
-        facade: Any = cls
-        algorithm: Self = facade(env_id=source, **arguments)
+        algorithm = cls(env_id=source, **arguments)
         algorithm.set_total_steps(total)
         return algorithm
 

@@ -17,7 +17,7 @@ from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import RELATIVE, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError
 from rlox.runs.checkpoint import Checkpoint, read_checkpoint, resolve_checkpoint
-from rlox.runs.spaces import require_same_spaces
+from rlox.runs.loading import require_same_spaces
 from rlox.sources.replay import ReplaySource
 from rlox.training.components import RunComponents
 from rlox.training.setup import first_line

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable
 
 from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
-from rlox.configs.code import display_name
 from rlox.configs.env import WRAPPER_NAMES
+from rlox.configs.params import display_name
 from rlox.plugins import KINDS, PluginEntry, conf_folders, plugin_entries
 
 IGNORED = "ignored"

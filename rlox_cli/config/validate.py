@@ -21,8 +21,8 @@ from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import expected_text
+from rlox.configs.run import require_task
 from rlox.configs.secrets import EnvVarRef, parse_scalar
-from rlox.configs.tasks import require_task
 from rlox.configs.text import is_text
 from rlox.envs.engines.factories import require_env
 from rlox.envs.parts_codec import codec_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlox.configs import RunConfig
-from rlox.configs.code import code_paths, require_trusted
+from rlox.configs.params import code_paths, require_trusted
 from rlox.configs.secrets import references, resolve
 from rlox.errors import ConfigError
 

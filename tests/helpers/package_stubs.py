@@ -37,7 +37,7 @@ ANNOTATION_NAMES = {
     "rlox.algorithms.text.objects": "PreferenceFunction",
     "rlox.callbacks": "Callback, LoggerCallback",
     "rlox.configs.env": "AtariConfig",
-    "rlox.configs.code": "Code",
+    "rlox.configs.params": "Code",
     "rlox.configs.schedules": "Schedule",
     "rlox.envs.make": "EnvLike",
     "rlox.llm.serving": "GenerationServer",

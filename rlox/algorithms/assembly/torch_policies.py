@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.configs import RunConfig
-from rlox.configs.code import display_name
 from rlox.configs.on_policy import OnPolicyConfig
-from rlox.configs.params import is_object_name
+from rlox.configs.params import display_name, is_object_name
 from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv

@@ -21,9 +21,15 @@ from rlox.envs.actions import ActionCodec
 from rlox.losses import critics_loss, td_target
 from rlox.networks import ActionValues, init_weights, squashed_log_prob
 from rlox.policies.soft import SquashedSACPolicy
-from rlox.training.coefficients import FixedCoefficient, LearnedCoefficient
 from rlox.training.components import BuildContext
-from rlox.training.learner import NoiseFunction, UpdateNoise, cast_obs, require_finite
+from rlox.training.learner import (
+    FixedCoefficient,
+    LearnedCoefficient,
+    NoiseFunction,
+    UpdateNoise,
+    cast_obs,
+    require_finite,
+)
 from rlox.types import Clock, Transitions, Update
 
 __all__ = [

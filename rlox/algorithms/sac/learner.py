@@ -25,11 +25,12 @@ from rlox.networks import (
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import CategoricalExploration, NoisyExploration
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
-from rlox.training.coefficients import LearnedTemperature, Temperature
 from rlox.training.components import BuildContext
 from rlox.training.learner import (
     ActorCriticLearner,
+    LearnedTemperature,
     NoiseFunction,
+    Temperature,
     UpdateNoise,
     cast_obs,
     learn_each,

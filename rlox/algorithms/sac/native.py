@@ -94,7 +94,7 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
 class NativeTemperature:
     """The entropy temperature alpha of the native engine.
 
-    It is the counterpart of the classes in `rlox.training.coefficients`. `alpha` is its value or, if
+    It is the counterpart of the classes in `rlox.training.learner`. `alpha` is its value or, if
     `is_learned`, its initial value.
     """
 

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from rlox.algorithms.text.inputs import is_new_model, make_codec, make_model, make_prompts
 from rlox.algorithms.text.objects import TextRuntimeObjects
 from rlox.configs import RunConfig
-from rlox.configs.code import Code, arguments_of, display_name
-from rlox.configs.params import is_object_name, object_name
+from rlox.configs.params import Code, arguments_of, display_name, is_object_name, object_name
+from rlox.configs.run import require_task
 from rlox.configs.secrets import unwrap
-from rlox.configs.tasks import require_task
 from rlox.configs.text import REWARDS, GenerationConfig, TextAlgorithmConfig
 from rlox.distributed import ProcessGroup, join
 from rlox.errors import ConfigError

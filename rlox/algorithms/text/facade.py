@@ -25,7 +25,7 @@ from rlox.configs import ALGO_CONFIGS, EvalConfig
 from rlox.configs.arguments import arguments_of
 from rlox.configs.check import check_integer
 from rlox.configs.params import is_object_name
-from rlox.configs.tasks import search_note, with_task
+from rlox.configs.run import search_note, with_task
 from rlox.configs.text import TEXT, TINY, GroupConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError, RewardError
 from rlox.llm.advantages import weighted_rewards
@@ -100,8 +100,7 @@ class TextAlgorithm(Algorithm):
     ) -> Self:
         """Make a run with tuned hyperparameters for text, as `rlox train` does; `options` override them."""
         arguments, total_steps = tuned_arguments(cls.name, preset or TEXT, None, options)
-        facade: Any = cls
-        algorithm: Self = facade(model, task=task, **arguments)
+        algorithm = cls(model, task=task, **arguments)
         algorithm.set_total_steps(total_steps)
         return algorithm
 

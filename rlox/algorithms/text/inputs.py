@@ -13,7 +13,7 @@ from torch import nn
 from rlox.algorithms.text.objects import TextRuntimeObjects
 from rlox.configs import DPOConfig, RunConfig, SFTConfig
 from rlox.configs.params import object_name
-from rlox.configs.tasks import search_note
+from rlox.configs.run import search_note
 from rlox.configs.text import REWARDS, TINY, GenerationConfig, TextAlgorithmConfig
 from rlox.errors import CheckpointError, ConfigError
 from rlox.llm import Llama, LlamaSize, Task, TextModel

@@ -13,9 +13,9 @@ from helpers.envs import Countdown
 from rlox import SingleEnv, VecEnv, _core, native_env_ids
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, make
+from rlox.envs.ids import NativeGymEnv, native_ids, register
 from rlox.envs.make import make_vec, uses_native
 from rlox.envs.native import NativeVecEnv, native_env_class
-from rlox.envs.native_gym import NativeGymEnv, native_ids, register
 from rlox.envs.snapshot import can_save, restore_env, save_env
 from rlox.errors import ConfigError, UnknownNameError
 

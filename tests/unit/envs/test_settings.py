@@ -98,7 +98,7 @@ def test_a_native_environment_of_a_module_takes_no_limit_beyond_its_own() -> Non
 
 def _native() -> Any:
     from rlox._core import SingleEnv
-    from rlox.envs.native_gym import NativeGymEnv
+    from rlox.envs.ids import NativeGymEnv
 
     return NativeGymEnv(SingleEnv, "Pendulum-v1")
 

@@ -15,7 +15,7 @@ from helpers.waiting import PATIENCE, until
 
 from rlox.algorithms import GRPO, RLOO
 from rlox.configs import make_run
-from rlox.configs.code import code_paths, require_trusted
+from rlox.configs.params import code_paths, require_trusted
 from rlox.errors import ConfigError, GenerationError, UnknownNameError
 from rlox.llm import Llama, LlamaSize, Sampling, TextModel, save_llama
 from rlox.llm.serving import DIALECTS, GenerationServer, channel

@@ -15,7 +15,7 @@ from helpers.observation_spaces import Samples
 
 from rlox.algorithms import A2C, PPO, SAC
 from rlox.errors import CheckpointError, ConfigError
-from rlox.runs.spaces import describe_space
+from rlox.runs.loading import describe_space
 
 SMALL: dict[str, Any] = {"n_envs": 1, "n_steps": 8, "batch_size": 8, "net_arch": (4,)}
 TWO_ACTIONS = spaces.Discrete(2)

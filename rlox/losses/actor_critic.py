@@ -1,6 +1,7 @@
-"""Losses of values: state values, temporal differences and expectiles; all inputs `[B]`.
+"""Losses of actors and critics, and measures of a policy's change; all inputs `[B]` unless said otherwise.
 
-Expectile regression: Newey & Powell 1987; Kostrikov et al. 2022 (arXiv:2110.06169), eq. 4.
+Soft actor-critic: Haarnoja et al. 2018 (arXiv:1812.05905). Expectile regression: Newey & Powell 1987;
+Kostrikov et al. 2022 (arXiv:2110.06169), eq. 4.
 """
 
 from __future__ import annotations
@@ -9,15 +10,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rlox.errors import ShapeError
+
 __all__ = [
+    "clip_fraction",
+    "clipped_surrogate",
     "clipped_value_loss",
     "critics_gradient",
     "critics_loss",
     "expectile_gradient",
     "expectile_loss",
+    "kl_estimate",
+    "policy_gradient",
+    "soft_policy_loss",
+    "standardize",
     "td_gradient",
     "td_loss",
     "td_target",
+    "temperature_loss",
     "value_loss",
 ]
 
@@ -90,3 +100,56 @@ def expectile_gradient(values: Tensor, targets: Tensor, expectile: float) -> Ten
 
 def _weights(error: Tensor, expectile: float) -> Tensor:
     return torch.where(error < 0, 1.0 - expectile, expectile).to(error.dtype)
+
+
+def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:
+    """Return -E[log pi(a|s) A], A2C's policy loss (Mnih et al. 2016, sec. 4); `[B]` -> scalar."""
+    _require_same_shapes(log_probs, advantages)
+    return -(log_probs * advantages).mean()
+
+
+def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, clip_eps: float) -> Tensor:
+    """Return -E[min(r A, clip(r, 1 - e, 1 + e) A)] with r = exp(log_ratio), PPO eq. 7; `[B]` -> scalar."""
+    _require_same_shapes(log_ratio, advantages)
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
+    return -torch.min(ratio * advantages, clipped * advantages).mean()
+
+
+def kl_estimate(log_ratio: Tensor) -> Tensor:
+    """Return E[(r - 1) - log r] >= 0, the k3 estimate of KL(old || new) (Schulman 2020); `[B]` -> scalar."""
+    return (log_ratio.exp() - 1.0 - log_ratio).mean()
+
+
+def clip_fraction(log_ratio: Tensor, clip_eps: float) -> Tensor:
+    """Return E[|r - 1| > e], the fraction of rows outside the clipping range; `[B]` -> scalar."""
+    return ((log_ratio.exp() - 1.0).abs() > clip_eps).float().mean()
+
+
+def standardize(advantages: Tensor) -> Tensor:
+    """Return (A - mean) / (std + 1e-8) over `[B]`; a single advantage is returned unchanged."""
+    if advantages.numel() < 2:
+        return advantages
+    return (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+
+
+def _require_same_shapes(log_probs: Tensor, advantages: Tensor) -> None:
+    """Raise `ShapeError` for different shapes: `[B, 1]` and `[B]` would broadcast to `[B, B]`."""
+    if log_probs.shape != advantages.shape:
+        raise ShapeError(
+            f"log-probabilities {list(log_probs.shape)} and advantages {list(advantages.shape)}: expected "
+            "the same shape for both"
+        )
+
+
+def soft_policy_loss(log_prob: Tensor, q: Tensor, temperature: Tensor) -> Tensor:
+    """Return E[alpha log pi(a|s) - Q(s, a)], a sampled from pi (Haarnoja et al. 2018, eq. 9)."""
+    return (temperature * log_prob - q).mean()
+
+
+def temperature_loss(log_temperature: Tensor, log_prob: Tensor, target_entropy: float) -> Tensor:
+    """Return -log alpha E[log pi(a|s) + H], whose gradient raises alpha if the entropy is below H.
+
+    It is eq. 18 with the factor log alpha instead of alpha, as in its authors' code and Stable-Baselines3.
+    """
+    return -log_temperature * (log_prob.detach() + target_entropy).mean()
