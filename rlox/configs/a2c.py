@@ -18,6 +18,9 @@ class A2CConfig(OnPolicyConfig):
     """Defaults follow Stable-Baselines3: one RMSprop step on each rollout of five steps."""
 
     supports_masks: ClassVar[bool] = True
+    native_fields: ClassVar[frozenset[str]] = OnPolicyConfig.native_fields | {
+        "use_rms_prop", "rms_prop_eps", "rms_prop_tf_like"
+    }  # fmt: skip
 
     name: str = param("a2c", "the algorithm", choices=("a2c",))
     n_steps: int = param(5, "rollout length per environment", within="[1, inf)", source="SB3")

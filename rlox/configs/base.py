@@ -12,6 +12,14 @@ from rlox.configs.params import default_of, display_name
 from rlox.configs.schedules import anneal_switches, is_constant, is_known, schedule_value
 from rlox.errors import ConfigError
 
+# Fields of learning rates, networks and engines, which several algorithms have.
+COMMON_NATIVE_FIELDS = frozenset(
+    [
+        *("name", "learning_rate", "anneal_lr", "backend", "net_arch", "activation"),
+        *("encoder", "encoder_features", "image_channels"),
+    ]
+)
+
 
 @dataclass(frozen=True)
 class AlgorithmConfig:
@@ -40,6 +48,9 @@ class AlgorithmConfig:
     supports_masks: ClassVar[bool] = False
     # Whether the algorithm only supports environments in Rust.
     is_native_only: ClassVar[bool] = False
+    # The fields that the native engine implements, if backend=native is a choice. If another field differs
+    # from its default, torch learns. Add a field when Rust implements it.
+    native_fields: ClassVar[frozenset[str]] = frozenset()
     # Inherited fields that the algorithm does not use, and why: --help omits them, and only the default is
     # accepted.
     drops: ClassVar[Mapping[str, str]] = {}

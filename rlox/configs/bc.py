@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlox.configs.offline import OfflineNetworksConfig
 from rlox.configs.params import backend_field, param
@@ -11,6 +12,8 @@ from rlox.configs.params import backend_field, param
 @dataclass(frozen=True)
 class BCConfig(OfflineNetworksConfig):
     """Maximises the likelihood of the dataset's actions."""
+
+    native_fields: ClassVar[frozenset[str]] = OfflineNetworksConfig.native_fields | {"loss", "max_grad_norm"}
 
     name: str = param("bc", "the algorithm", choices=("bc",))
     loss: str = param(

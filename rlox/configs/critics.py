@@ -12,6 +12,8 @@ from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.params import CONVOLUTIONS, param
 from rlox.errors import ConfigError
 
+CRITICS_NATIVE_FIELDS = frozenset({"tau", "n_critics", "critic_net_arch", "max_grad_norm"})
+
 
 @dataclass(frozen=True)
 class CriticsConfig(AlgorithmConfig):
@@ -73,6 +75,8 @@ class CriticsConfig(AlgorithmConfig):
 @dataclass(frozen=True)
 class ActorCriticConfig(CriticsConfig, OffPolicyConfig):
     """Defaults follow Stable-Baselines3; an algorithm overrides those that differ."""
+
+    native_fields: ClassVar[frozenset[str]] = OffPolicyConfig.native_fields | CRITICS_NATIVE_FIELDS
 
     def activation_count(self, actions: int) -> int:
         """Return the number of activations in the hidden layers of the actor and all critics."""

@@ -31,6 +31,12 @@ class DQNConfig(OffPolicyConfig):
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete",)
     supports_masks: ClassVar[bool] = True
+    # the engine itself refuses some values of them, such as noisy=true
+    native_fields: ClassVar[frozenset[str]] = OffPolicyConfig.native_fields | {
+        "target_update_interval", "tau", "exploration_fraction", "exploration_initial_eps",
+        "exploration_final_eps", "exploration_eps", "double_dqn", "dueling", "noisy", "noisy_sigma",
+        "distribution", "n_atoms", "v_min", "v_max", "n_quantiles", "loss", "adam_eps", "max_grad_norm",
+    }  # fmt: skip
 
     name: str = param("dqn", "the algorithm", choices=("dqn",))
     learning_rate: Schedule = schedule(1e-4, "Adam step size", within="(0, inf)", source="SB3")

@@ -14,6 +14,9 @@ class IQLConfig(OfflineCriticsConfig):
     """Defaults are the paper's for locomotion, except that rewards are not scaled."""
 
     n_encoders: ClassVar[int] = 3
+    native_fields: ClassVar[frozenset[str]] = OfflineCriticsConfig.native_fields | {
+        "expectile", "temperature", "max_weight", "cosine_actor"
+    }  # fmt: skip
 
     name: str = param("iql", "the algorithm", choices=("iql",))
     expectile: float = param(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rlox.configs.base import AlgorithmConfig
+from rlox.configs.base import COMMON_NATIVE_FIELDS, AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, ReplayConfig, UniformConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import (
@@ -33,6 +33,10 @@ class OffPolicyConfig(AlgorithmConfig):
     default_overrides: ClassVar[dict[str, Any]] = {"env.n_envs": 1}
     # The number of networks with their own encoder for observations.
     n_encoders: ClassVar[int] = 1
+    native_fields: ClassVar[frozenset[str]] = COMMON_NATIVE_FIELDS | {
+        "learning_starts", "batch_size", "gamma", "train_freq", "gradient_steps", "replay_ratio", "n_step",
+        "prioritized",
+    }  # fmt: skip
 
     name: str = param(doc="the algorithm")
     learning_rate: Schedule = schedule(3e-4, "Adam step size", within="(0, inf)")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from rlox.configs.base import AlgorithmConfig
+from rlox.configs.base import COMMON_NATIVE_FIELDS, AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.critics import CriticsConfig
+from rlox.configs.critics import CRITICS_NATIVE_FIELDS, CriticsConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import encoder_features_field, encoder_field, image_channels_field, param
 from rlox.configs.schedules import Schedule, schedule
@@ -38,6 +38,9 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "updates"
     batch_name: ClassVar[str] = "updates"
     buffers: ClassVar[tuple[str, ...]] = ("offline",)
+    native_fields: ClassVar[frozenset[str]] = COMMON_NATIVE_FIELDS | {
+        "batch_size", "standardize_obs", "obs_dim", "act_dim", "continuous"
+    }  # fmt: skip
     default_overrides: ClassVar[dict[str, Any]] = {
         "env.n_envs": 1,
         "total_steps": 20_000,
@@ -130,6 +133,9 @@ class OfflineCriticsConfig(CriticsConfig, OfflineNetworksConfig):
     """Policies act in [-1, 1], which is scaled to the bounds of the action space."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
+    native_fields: ClassVar[frozenset[str]] = OfflineAlgorithmConfig.native_fields | CRITICS_NATIVE_FIELDS | {
+        "gamma", "scale_rewards", "act_high"
+    }  # fmt: skip
 
     gamma: float = param(0.99, "discount factor", within="[0, 1]")
     scale_rewards: str = param(

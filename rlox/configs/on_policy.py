@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from rlox.configs.base import AlgorithmConfig
+from rlox.configs.base import COMMON_NATIVE_FIELDS, AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.params import (
@@ -27,6 +27,11 @@ class OnPolicyConfig(AlgorithmConfig):
 
     batch_name: ClassVar[str] = "rollouts"
     shrink_hint: ClassVar[str] = "lower algo.n_steps or env.n_envs"
+    native_fields: ClassVar[frozenset[str]] = COMMON_NATIVE_FIELDS | {
+        "n_steps", "gamma", "gae_lambda", "normalize_advantages", "vf_coef", "ent_coef", "max_grad_norm",
+        "critic_net_arch", "policy", "share_encoder", "ortho_init", "log_std_init", "use_sde",
+        "sde_sample_freq",
+    }  # fmt: skip
 
     name: str = param(doc="the algorithm")
     n_steps: int = param(doc="rollout length per environment", within="[1, inf)")

@@ -18,6 +18,9 @@ class PPOConfig(OnPolicyConfig):
     """Defaults follow Stable-Baselines3; its rollout of 2,048 steps is 256 steps of 8 environments here."""
 
     supports_masks: ClassVar[bool] = True
+    native_fields: ClassVar[frozenset[str]] = OnPolicyConfig.native_fields | {
+        "n_epochs", "batch_size", "clip_eps", "anneal_clip", "clip_vloss", "target_kl"
+    }  # fmt: skip
 
     name: str = param("ppo", "the algorithm", choices=("ppo",))
     n_steps: int = param(256, "rollout length per environment", within="[1, inf)", source="SB3 (2,048 / 8)")

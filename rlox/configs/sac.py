@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.critics import ActorCriticConfig
@@ -18,6 +19,10 @@ _AUTO = re.compile(r"auto(?:_(\d+\.?\d*(?:[eE][-+]?\d+)?))?")
 @dataclass(frozen=True)
 class SACConfig(ActorCriticConfig):
     """Defaults follow Stable-Baselines3."""
+
+    native_fields: ClassVar[frozenset[str]] = ActorCriticConfig.native_fields | {
+        "ent_coef", "target_entropy", "target_update_interval", "use_sde", "sde_sample_freq", "log_std_init"
+    }  # fmt: skip
 
     name: str = param("sac", "the algorithm", choices=("sac",))
     learning_rate: Schedule = schedule(

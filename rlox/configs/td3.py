@@ -24,6 +24,7 @@ class DeterministicConfig(ActorCriticConfig):
     """Noise is in units of half the action range, as policies act in [-1, 1]."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
+    native_fields: ClassVar[frozenset[str]] = ActorCriticConfig.native_fields | {"exploration_noise"}
 
     learning_rate: Schedule = schedule(
         1e-3, "Adam step size of actor and critics", within="(0, inf)", source="SB3"
@@ -46,6 +47,9 @@ class DeterministicConfig(ActorCriticConfig):
     def td3_settings(self) -> TD3Settings:
         """The actor's update interval, and the noise on the target's action with its limit."""
         return TD3Settings()
+
+
+TD3_NATIVE_FIELDS = frozenset({"policy_delay", "target_noise", "noise_clip"})
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ class TD3Config(TD3FieldsConfig, DeterministicConfig):
 
     Defaults follow Stable-Baselines3, plus the paper's exploration noise, which SB3 does not have.
     """
+
+    native_fields: ClassVar[frozenset[str]] = DeterministicConfig.native_fields | TD3_NATIVE_FIELDS
 
     name: str = param("td3", "the algorithm", choices=("td3",))
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rlox.configs.offline import OfflineCriticsConfig
 from rlox.configs.params import backend_field, param
-from rlox.configs.td3 import TD3FieldsConfig
+from rlox.configs.td3 import TD3_NATIVE_FIELDS, TD3FieldsConfig
 
 
 @dataclass(frozen=True)
 class TD3BCConfig(TD3FieldsConfig, OfflineCriticsConfig):
     """Defaults are those of table 3 of the paper."""
+
+    native_fields: ClassVar[frozenset[str]] = (
+        OfflineCriticsConfig.native_fields | TD3_NATIVE_FIELDS | {"alpha"}
+    )
 
     name: str = param("td3_bc", "the algorithm", choices=("td3_bc",))
     alpha: float = param(

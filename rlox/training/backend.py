@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlox.configs import RunConfig
+from rlox.configs import ALGO_CONFIGS, AlgorithmConfig, RunConfig
+from rlox.configs.params import default_of
 from rlox.envs.actions import ActionCodec
 from rlox.envs.make import uses_native
 from rlox.envs.spaces import ObservationCodec
@@ -27,7 +28,6 @@ from rlox.parameters import self_test
 from rlox.parameters.engine import NativeUnsupportedError
 from rlox.parameters.layout import max_width
 from rlox.training.device import resolve_auto_device
-from rlox.training.native_fields import native_space_obstacle, unsupported_fields
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import nn
@@ -42,8 +42,11 @@ __all__ = [
     "cpu_kind",
     "native_obstacle",
     "native_refusal_message",
+    "native_space_obstacle",
     "predict_backend",
     "predict_backend_between",
+    "require_native",
+    "unsupported_fields",
 ]
 
 AUTO, NATIVE, TORCH = "auto", "native", "torch"
@@ -276,3 +279,42 @@ def _find_measurement(measured: list[dict[str, Any]], width: int, rows: int) -> 
     """Return the measurement of the smallest sizes not below these, or None; larger sizes favour torch."""
     candidates = (cell for cell in measured if cell["width"] >= width and cell["rows"] >= rows)
     return min(candidates, key=lambda cell: (cell["width"], cell["rows"]), default=None)
+
+
+def unsupported_fields(config: AlgorithmConfig) -> str:
+    """Name a field that the native engine does not implement, in words; empty if it implements all."""
+    algo: Any = config  # each subclass declares name and backend
+    engines = algo.__dataclass_fields__["backend"].metadata["choices"]
+    if NATIVE not in engines or algo.name not in ALGO_CONFIGS.builtin_names:
+        return f"{algo.name} has no native engine"
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name not in config.native_fields and value != default_of(field):
+            return f"the native engine does not implement algo.{field.name} (it is {value})"
+    return ""
+
+
+def native_space_obstacle(
+    algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
+) -> str:
+    """Say why the native engine cannot learn in these spaces on this device; empty if it can.
+
+    `has_images`: whether observations contain images; `is_masked`: whether the environment has action masks.
+    """
+    if actions.kind == "factored":
+        return "native learns one choice or one vector, not actions of several parts"
+    if obstacle := algo.native_obstacle(actions.is_discrete, is_masked):
+        return str(obstacle)
+    if has_images:
+        return "native learns from vectors, not from images"
+    if device != "cpu":
+        return f"native learns on the CPU, not on device={device}"
+    return ""
+
+
+def require_native(
+    algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
+) -> None:
+    """Raise `NativeUnsupportedError` if `native_space_obstacle` names an obstacle."""
+    if obstacle := native_space_obstacle(algo, actions, device, has_images, is_masked):
+        raise NativeUnsupportedError(obstacle)

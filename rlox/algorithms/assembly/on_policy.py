@@ -28,11 +28,16 @@ from rlox.sources.collector import SCORE_IMAGES, SCORE_ROWS
 from rlox.sources.rollout import RolloutSource
 from rlox.sources.rollout_collector import RolloutCollector
 from rlox.training.actor import Actor, BaseActor, NativeActor
-from rlox.training.backend import NATIVE, TORCH_BACKEND, BackendSelector, native_refusal_message
+from rlox.training.backend import (
+    NATIVE,
+    TORCH_BACKEND,
+    BackendSelector,
+    native_refusal_message,
+    require_native,
+)
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
-from rlox.training.native_fields import require_native
 from rlox.types import Clock, Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch

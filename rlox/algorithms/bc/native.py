@@ -13,8 +13,8 @@ from rlox.envs.actions import ActionCodec
 from rlox.native.offline_policies import NativeBCPolicy
 from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer
+from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.native_fields import require_native
 from rlox.types import Clock, Transitions, Update
 
 __all__ = ["NativeBCLearner", "build_native_bc"]

@@ -17,8 +17,8 @@ from rlox.native.exploration import NativeEpsilonGreedy
 from rlox.native.q_policy import NativeQPolicy, QSizes
 from rlox.parameters.engine import counted_steps, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.native_fields import require_native
 from rlox.training.replay_update import build_update, update_label
 from rlox.types import Clock, Transitions, Update
 

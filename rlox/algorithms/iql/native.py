@@ -15,8 +15,8 @@ from rlox.native.offline_policies import NativeIQLPolicy
 from rlox.native.vector_policies import ContinuousSizes
 from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.native_fields import require_native
 from rlox.training.replay_update import build_update, update_label
 from rlox.types import Clock, Transitions, Update
 

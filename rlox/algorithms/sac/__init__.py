@@ -13,9 +13,8 @@ from rlox.errors import ConfigError
 from rlox.native.vector_policies import ContinuousSizes
 from rlox.parameters.engine import NativeUnsupportedError
 from rlox.runs.algorithm import Algorithm
-from rlox.training.backend import BackendSelector
+from rlox.training.backend import BackendSelector, native_space_obstacle
 from rlox.training.components import BuildContext, RunComponents
-from rlox.training.native_fields import native_space_obstacle
 
 __all__ = ["SAC"]
 

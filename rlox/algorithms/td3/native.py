@@ -19,8 +19,8 @@ from rlox.native.exploration import NativeNoisyExploration
 from rlox.native.vector_policies import ContinuousSizes, NativeDeterministicPolicy
 from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.native_fields import require_native
 from rlox.training.replay_update import build_update, update_label, update_noise
 from rlox.types import Clock, Transitions, Update
 

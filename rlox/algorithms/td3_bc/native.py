@@ -9,8 +9,8 @@ from rlox.algorithms.td3.native import NativeTD3Learner
 from rlox.configs import RunConfig, TD3BCConfig
 from rlox.envs.actions import ActionCodec
 from rlox.native.vector_policies import ContinuousSizes, NativeDeterministicPolicy
+from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.native_fields import require_native
 
 if TYPE_CHECKING:
     from rlox.policies.deterministic import DeterministicPolicy

@@ -19,12 +19,12 @@ from rlox.training.backend import (
     predict_backend,
     predict_backend_between,
 )
-from rlox.training.native_fields import NATIVE_FIELDS
 
 OBSERVATIONS = codec_of(spaces.Box(-1.0, 1.0, (4,)))
 ACTIONS = ActionCodec.of(spaces.Discrete(2))
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64, 128, 256, 1024)
-OF_VECTORS = [(name, case) for name, case in CASES if name in NATIVE_FIELDS]
+NATIVE = ("a2c", "bc", "ddpg", "dqn", "iql", "ppo", "sac", "td3", "td3_bc")
+OF_VECTORS = [(name, case) for name, case in CASES if name in NATIVE]
 Measured = Callable[[Callable[[int, int], float]], None]
 
 
@@ -34,7 +34,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
 
     def measure(speed: Callable[[int, int], float]) -> None:
         cells = [{"width": w, "rows": r, "ratio": speed(w, r)} for w in SIZES for r in SIZES]
-        table: Any = {cpu_kind(): {"algorithms": dict.fromkeys(NATIVE_FIELDS, cells)}}
+        table: Any = {cpu_kind(): {"algorithms": dict.fromkeys(NATIVE, cells)}}
         monkeypatch.setattr(backend, "_table", lambda: table)
 
     return measure

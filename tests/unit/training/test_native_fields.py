@@ -11,14 +11,13 @@ from helpers.small_ppo import small_ppo
 from rlox.algorithms.assembly.on_policy import build_on_policy_run
 from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.build import build
-from rlox.configs import RunConfig, make_run
+from rlox.configs import ALGO_CONFIGS, RunConfig, make_run
 from rlox.configs.params import param
 from rlox.errors import ConfigError
 from rlox.rng import Streams
 from rlox.training import backend
-from rlox.training.backend import BackendSelector, cpu_kind
+from rlox.training.backend import BackendSelector, cpu_kind, unsupported_fields
 from rlox.training.components import BuildContext
-from rlox.training.native_fields import NATIVE_FIELDS, unsupported_fields
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {"n_steps": 16, "n_epochs": 1, "batch_size": 16},
@@ -29,6 +28,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "ddpg": {"batch_size": 16},
 }
 OFFLINE = ("bc", "iql", "td3_bc")
+WITH_ENGINE = (*SMALL, *OFFLINE)
 
 
 def config_of(name: str, backend: str = "auto") -> RunConfig:
@@ -55,13 +55,21 @@ def edited(config: RunConfig, value: float) -> RunConfig:
 def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets measurements with which `auto` takes the native engine for all sizes."""
     cells = [{"width": 1024, "rows": 65536, "ratio": 2.0}]
-    measured = {"algorithms": dict.fromkeys(NATIVE_FIELDS, cells)}
+    measured = {"algorithms": dict.fromkeys(WITH_ENGINE, cells)}
     monkeypatch.setattr(backend, "_table", lambda: {cpu_kind(): measured})
 
 
-@pytest.mark.parametrize("name", NATIVE_FIELDS)
+@pytest.mark.parametrize("name", WITH_ENGINE)
 def test_each_field_of_a_built_in_algorithm_is_known_to_its_engine(name: str) -> None:
-    assert {f.name for f in fields(config_of(name).algo)} == NATIVE_FIELDS[name]
+    algo = config_of(name).algo
+    assert {f.name for f in fields(algo)} == algo.native_fields
+    assert unsupported_fields(algo) == ""
+
+
+@pytest.mark.parametrize("name", sorted(set(ALGO_CONFIGS) - set(WITH_ENGINE)))
+def test_other_algorithms_have_no_engine(name: str) -> None:
+    algo: Any = ALGO_CONFIGS[name]()
+    assert unsupported_fields(algo) == f"{name} has no native engine"
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -75,7 +83,7 @@ def test_backend_auto_selects_torch_for_a_changed_unknown_field(name: str) -> No
     )
 
 
-@pytest.mark.parametrize("name", NATIVE_FIELDS)
+@pytest.mark.parametrize("name", WITH_ENGINE)
 def test_backend_native_refuses_a_changed_unknown_field(name: str) -> None:
     config = edited(config_of(name, "native"), 10.0)
     with pytest.raises(ConfigError, match=r"backend=native: .* algo\.mean_l2 \(it is 10\.0\); make"):
