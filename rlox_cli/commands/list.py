@@ -15,12 +15,9 @@ from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-# The values of `what`: runs, plugins, and every group of options that conf/ has.
-KINDS = (
-    "runs",
-    *sorted(p.name for p in CONF.iterdir() if p.is_dir() and p.name[0] != "_" and p.name != "hydra"),
-    "plugins",
-)
+_FOLDERS = {p.name for p in CONF.iterdir() if p.is_dir() and p.name[0] != "_" and p.name != "hydra"}
+# The values of `what`: runs, plugins, and every group of options; algorithms have no files in conf/.
+KINDS = ("runs", *sorted({"algo", *_FOLDERS}), "plugins")
 POSITIONAL_KEYS = ("what", "contains")
 # `failed`: ended with an error; `killed`: stopped by a signal; `died`: the process recorded no end.
 STATES = ("running", "done", "failed", "killed", "pruned", "died", "unreadable")

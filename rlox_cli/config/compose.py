@@ -32,7 +32,7 @@ from rlox.errors import ConfigError, StorageError
 from rlox_cli.config import cfg_flag, option_files, validate
 from rlox_cli.config.options import conf_folders, group_options, require_user_conf_folders
 from rlox_cli.config.overrides import require_no_password, require_one_list
-from rlox_cli.config.sources import GymnasiumSource, PluginSource, RloxSearchPath, SchemaSource
+from rlox_cli.config.sources import GymnasiumSource, RegistrySource, RloxSearchPath, SchemaSource
 from rlox_cli.config.variants import VariantSource
 from rlox_cli.config.verbatim import quote_values, verbatim_keys
 from rlox_cli.search import sweeper
@@ -145,7 +145,7 @@ class ParsedArguments:
         if namespace.multirun and not command.is_sweepable:
             raise ConfigError(f"-m: rlox {command.name} does one thing; call it once for each value")
         SchemaSource.current_schema = command.schema
-        for plugin in (GymnasiumSource, VariantSource, PluginSource, SchemaSource, RloxSearchPath):
+        for plugin in (GymnasiumSource, VariantSource, RegistrySource, SchemaSource, RloxSearchPath):
             Plugins.instance().register(plugin)
         require_user_conf_folders()
         external_launchers.register()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox import plugins
+from rlox.configs import ALGO_CONFIGS
 from rlox.errors import ConfigError
 from rlox_cli.config import plain_yaml
 
@@ -53,7 +54,7 @@ def group_options(group: str, folders: Iterable[Path]) -> list[str]:
 
 
 def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """Return the options from files in the conf folders and from plugins.
+    """Return the options from files in the conf folders, built-in algorithms, and plugins.
 
     A name with a leading underscore is a base for other files, not an option.
     """
@@ -65,6 +66,8 @@ def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
     options = {p.as_posix() for p in paths if not any(part.startswith("_") for part in p.parts)}
     if group == "tuned":  # `none.yaml` exists because Hydra refuses null here; users write null
         options = {"null" if name == "none" else name for name in options}
+    if group == "algo":
+        options.update(ALGO_CONFIGS.builtin_names)
     if group in plugins.KINDS:
         options.update(plugins.plugin_names(group))
     return sorted(options)

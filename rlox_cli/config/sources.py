@@ -77,8 +77,10 @@ GROUPS = {group.name: group for group in (ALGO, LOGGER)}
 ALGO_FOLDERS = ("schema/brings", BUFFER_FOLDER)  # other folders with an option per algorithm
 
 
-class PluginSource(ConfigSource):
-    """`plugins://`: searched after the sources of rlox and the user, so that it replaces none of theirs.
+class RegistrySource(ConfigSource):
+    """`registry://`: options that follow from dataclasses: all algorithms, and the loggers of plugins.
+
+    It is searched after the files of rlox and the user, so that it replaces none of them.
 
     A plugin is imported when Hydra loads its option, but not when Hydra lists the options.
     """
@@ -86,15 +88,15 @@ class PluginSource(ConfigSource):
     @staticmethod
     def scheme() -> str:
         """Return the URL scheme of this source."""
-        return "plugins"
+        return "registry"
 
     def available(self) -> bool:
         """Return True: the source is part of rlox."""
         return True
 
     def is_group(self, config_path: str) -> bool:
-        """Return whether the path is the root or a folder in a plugin's conf folder."""
-        return config_path == "" or any(
+        """Return whether the path is the root, a group of options, or a folder in a plugin's conf folder."""
+        return config_path in ("", *GROUPS) or any(
             (folder / config_path).is_dir() for _, folder in plugins.conf_folders()
         )
 
@@ -119,10 +121,7 @@ class PluginSource(ConfigSource):
         """Return the group and the name of an option, or `None`."""
         group, _, name = config_path.removesuffix(".yaml").rpartition("/")
         registry_group = ALGO.name if group in ALGO_FOLDERS else group
-        names = plugins.plugin_names(registry_group) if registry_group in GROUPS else []
-        if group == BUFFER_FOLDER:
-            names = [*names, *ALGO_CONFIGS.builtin_names]
-        return (group, name) if name in names else None
+        return (group, name) if name in _registered_options(registry_group) else None
 
     def _files(self, config_path: str) -> list[tuple[plugins.PluginEntry, Any]]:
         name = config_path if config_path.endswith(".yaml") else f"{config_path}.yaml"
@@ -140,7 +139,15 @@ class PluginSource(ConfigSource):
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """Return the options under a group."""
-        return plugins.plugin_names(config_path) if config_path in GROUPS else []
+        return _registered_options(config_path)
+
+
+def _registered_options(group: str) -> list[str]:
+    """Return the options of a group that this source has: built-in loggers have files."""
+    if group not in GROUPS:
+        return []
+    builtin_names = ALGO_CONFIGS.builtin_names if group == ALGO.name else ()
+    return sorted({*builtin_names, *plugins.plugin_names(group)})
 
 
 def _option_content(group: str, name: str, config_class: type[Any]) -> dict[str, Any]:
@@ -225,7 +232,7 @@ class RloxSearchPath(SearchPathPlugin):
         ):
             search_path.prepend(f"user-{number}", f"file://{Path(folder).absolute()}")
         search_path.append("rlox-variants", "variants://")
-        search_path.append("rlox-plugins", "plugins://")
+        search_path.append("rlox-registry", "registry://")
         search_path.append("rlox-schema", "schema://")
         search_path.append("rlox-gymnasium", "gymnasium://")
 

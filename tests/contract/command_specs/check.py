@@ -9,7 +9,7 @@ from . import CommandSpec
 SPEC = CommandSpec(
     command=COMMAND,
     works=("env=FrozenLake-v1", "steps=20"),
-    busy="rlox_cli.commands.check:check_in_subprocess",
+    busy="rlox.envs.check.subprocess_check:check_in_subprocess",
     unwritable=(),
     conflicts=(
         (("env=CartPoel-v1",), "CartPole-v1"),

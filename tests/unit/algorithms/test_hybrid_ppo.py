@@ -61,7 +61,7 @@ def test_hidden_is_the_width_of_both_layers_and_sixteen_environments_are_stepped
     assert hybrid.config.algo.net_arch == (24, 24)
     assert hybrid.config.env.n_envs == 16
     assert HybridPPO(net_arch=(8,)).config.algo.net_arch == (8,)
-    with pytest.raises(ConfigError, match=r"hidden=24 and net_arch=\(8,\) both set"):
+    with pytest.raises(ConfigError, match=r"^hidden and net_arch are two names of the same argument"):
         HybridPPO(hidden=24, net_arch=(8,))
 
 
