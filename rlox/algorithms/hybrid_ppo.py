@@ -38,7 +38,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     return build_on_policy_run(
         config,
         context,
-        lambda policy: HybridPPOLearner(policy, algo, context.streams),
+        lambda policy, env, encoder_spec: HybridPPOLearner(policy, algo, context.streams),
         minibatch_size=algo.batch_size,
     )
 

@@ -172,7 +172,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     return build_on_policy_run(
         config,
         context,
-        lambda policy: RecurrentPPOLearner(policy, algo, context.streams),
+        lambda policy, env, encoder_spec: RecurrentPPOLearner(policy, algo, context.streams),
         collector=RecurrentCollector,
         actor=RecurrentActor,
         policy_factory=PolicyFactory(

@@ -39,7 +39,11 @@ class VPGLearner(PolicyLearner):
 
 def make(config, context):
     """Make the components of a run."""
-    return build_on_policy_run(config, context, lambda policy: VPGLearner(policy, config.algo))
+
+    def build_learner(policy, env, encoder_spec):
+        return VPGLearner(policy, config.algo)
+
+    return build_on_policy_run(config, context, build_learner)
 
 
 class VPG(Algorithm):

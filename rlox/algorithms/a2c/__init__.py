@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from rlox.algorithms.a2c.native import NativeA2CLearner
+from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.on_policy import NativeLearnerFactory, build_on_policy_run, get_collector
 from rlox.configs import A2CConfig, RunConfig
+from rlox.envs.base import VectorEnv
 from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
@@ -24,13 +26,13 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     algo = cast(A2CConfig, config.algo)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
 
-    def make_torch_learner(policy: ActorCritic) -> Learner[Rollout]:
+    def build_learner(policy: ActorCritic, env: VectorEnv, encoder_spec: EncoderSpec) -> Learner[Rollout]:
         from rlox.algorithms.a2c.learner import A2CLearner
 
         return A2CLearner(policy, algo)
 
     native_factory = NativeLearnerFactory(selector, lambda native: NativeA2CLearner(native, algo))
-    return build_on_policy_run(config, context, make_torch_learner, native_factory=native_factory)
+    return build_on_policy_run(config, context, build_learner, native_factory=native_factory)
 
 
 class A2C(Algorithm):

@@ -86,9 +86,18 @@ OffPolicyBuilder = Callable[[VectorEnv, EncoderSpec, BackendSelector], OffPolicy
 
 
 def build_off_policy_run(
-    config: RunConfig, context: BuildContext, build_learner: OffPolicyBuilder
+    config: RunConfig,
+    context: BuildContext,
+    build_learner: OffPolicyBuilder,
+    *,
+    memory: type[ReplaySampler] | None = None,
+    actor: type[BaseActor[Any]] | None = None,
 ) -> RunComponents:
-    """Build a run whose learner, from `build_learner`, gets transitions replayed from `config.buffer`."""
+    """Build a run whose learner, from `build_learner`, gets transitions replayed from `config.buffer`.
+
+    `memory` is a subclass of `ReplaySampler` that stores and draws transitions in its own way, `actor` the
+    class that acts in evaluation.
+    """
     if context.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     env_config = config.env
@@ -98,7 +107,7 @@ def build_off_policy_run(
         cleanup.enter_context(close_on_error(env, context.env))
         require_actions(config, env.actions)
         hindsight = _make_hindsight(config, env, make_env, cleanup)
-        return _build(config, context, build_learner, env, hindsight)
+        return _build(config, context, build_learner, env, hindsight, memory or ReplaySampler, actor)
 
 
 def _build(
@@ -107,11 +116,13 @@ def _build(
     build_learner: OffPolicyBuilder,
     env: VectorEnv,
     hindsight: HindsightRelabeler | None,
+    memory: type[ReplaySampler],
+    actor_class: type[BaseActor[Any]] | None,
 ) -> RunComponents:
     """Build exploration, source, learner, actor and evaluator for the environments."""
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     encoder_spec = make_encoder_spec(algo, env.observations, env_config.id)
-    replay_sampler = _make_replay_sampler(config, algo, env, hindsight, context, encoder_spec.cost)
+    replay_sampler = _make_replay_sampler(config, memory, env, hindsight, context, encoder_spec.cost)
     # the target network has no gradient and no moments
     networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
     encoder_parameters = encoder_spec.cost.parameters * algo.n_encoders
@@ -136,15 +147,18 @@ def _build(
         *normalizers,
         _exploring_context(components.policy),
     )
-    source = (
+    source = (  # a call into Rust that also draws does not know another memory
         NativeReplaySource(components.learner, *source_args)
-        if isinstance(components.learner, FusedReplayLearner)
+        if memory is ReplaySampler
+        and isinstance(components.learner, FusedReplayLearner)
         and isinstance(components.exploration, NativeExplorationPolicy)
         else ReplaySource(*source_args)
     )
     actions = components.actions or env.actions
-    actor_class: type[BaseActor[Any]] = NativeActor if is_native else Actor
-    actor = actor_class(components.policy, env.observations, actions, obs_normalizer, context.device_name)
+    default_actor: type[BaseActor[Any]] = NativeActor if is_native else Actor
+    actor = (actor_class or default_actor)(
+        components.policy, env.observations, actions, obs_normalizer, context.device_name
+    )
     evaluator = Evaluator(actor, EvalEnvFactory(env_config, context.env), config.eval, env)
     return RunComponents(
         source, components.learner, actor, evaluator, encoder_spec.descriptions, selector.backend
@@ -183,14 +197,14 @@ def _make_hindsight(
 
 def _make_replay_sampler(
     config: RunConfig,
-    algo: OffPolicyConfig,
+    memory: type[ReplaySampler],
     env: VectorEnv,
     hindsight: HindsightRelabeler | None,
     context: BuildContext,
     encoder_cost: EncoderCost,
 ) -> ReplaySampler:
     """Make the sampler and its buffer; raise `ConfigError` now if the full buffer will not fit in memory."""
-    buffer_config = cast(ReplayConfig, config.buffer)
+    algo, buffer_config = cast(OffPolicyConfig, config.algo), cast(ReplayConfig, config.buffer)
     option_name = "buffer.memory" if buffer_config.memory else "buffer.capacity"
 
     def require(capacity: int, full: int) -> None:
@@ -203,9 +217,7 @@ def _make_replay_sampler(
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
     frames = 1 if hindsight else frames_to_share(env.observations)
     make_one_hot_buffer = None if packing is None else make
-    replay_sampler = ReplaySampler(
-        buffer, buffer_config, *sizes, hindsight, frames, packing, make_one_hot_buffer
-    )
+    replay_sampler = memory(buffer, buffer_config, *sizes, hindsight, frames, packing, make_one_hot_buffer)
     if context.fills_buffer:
         _require_enough_memory(
             algo, env, replay_sampler, option_name, context.device_name == "cpu", encoder_cost

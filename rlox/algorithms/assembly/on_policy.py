@@ -45,12 +45,17 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 
 __all__ = [
     "NativeLearnerFactory",
+    "OnPolicyBuilder",
     "PolicyFactory",
     "build_on_policy_run",
     "get_collector",
     "rollout_bytes",
     "update_label",
 ]
+
+
+# Builds the torch learner of a policy for environments and their encoder.
+OnPolicyBuilder = Callable[[Any, VectorEnv, EncoderSpec], Learner[Rollout]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class HasNativePolicy(Protocol):
 def build_on_policy_run(
     config: RunConfig,
     context: BuildContext,
-    make_learner: Callable[[Any], Learner[Rollout]],
+    build_learner: OnPolicyBuilder,
     minibatch_size: int | None = None,
     n_orders: int = 0,
     native_factory: NativeLearnerFactory | None = None,
@@ -92,7 +97,8 @@ def build_on_policy_run(
 ) -> RunComponents:
     """Build the components of a run that learns from rollouts of `algo.n_steps` steps.
 
-    The policy is the user's or the one that `config` describes. `minibatch_size` is the number of rows per
+    `build_learner` gets the policy, which is the user's or the one that `config` describes, the environments
+    and what is known of the policy's encoder. `minibatch_size` is the number of rows per
     gradient step on the shuffled rollout; with `None` a step uses all rows, and they are not copied.
     `n_orders` is the number of permutations of all rows that are in memory at the same time.
     `native_factory` makes a native learner instead of the one in torch, if the backend is native.
@@ -123,7 +129,7 @@ def build_on_policy_run(
         _require_sizes(config, context, env, encoder_spec, factory)
         build = partial(factory.build, config, context, env, encoder_spec)
         learner, policy = _build_learner(
-            config, context, env, encoder_spec, make_learner, build, native_factory
+            config, env, encoder_spec, build_learner, build, context, native_factory
         )
         default_actor: type[BaseActor[Any]] = NativeActor if isinstance(policy, NativePolicy) else Actor
         normalizer = rollouts.obs_normalizer
@@ -193,11 +199,11 @@ def _require_sizes(
 
 def _build_learner(
     config: RunConfig,
-    context: BuildContext,
     env: VectorEnv,
     encoder_spec: EncoderSpec,
-    make_learner: Callable[[Any], Learner[Rollout]],
+    build_learner: OnPolicyBuilder,
     build_policy: Callable[[], Any],
+    context: BuildContext,
     native_factory: NativeLearnerFactory | None,
 ) -> tuple[Learner[Rollout], ActingPolicy]:
     """Build the learner and the policy that acts."""
@@ -211,11 +217,12 @@ def _build_learner(
         if native is not None:
             return native_factory.make_learner(native), native
     policy = build_policy()
+    make_torch_learner = partial(build_learner, policy, env, encoder_spec)
     if native_factory is None or not has_user_policy:
-        return make_learner(policy), policy
+        return make_torch_learner(), policy
     make_native_learner = native_factory.make_learner
     learner = native_factory.selector.make_learner(
-        policy, lambda: make_native_learner(NativePolicy.from_module(policy)), lambda: make_learner(policy)
+        policy, lambda: make_native_learner(NativePolicy.from_module(policy)), make_torch_learner
     )
     return learner, learner.native if isinstance(learner, HasNativePolicy) else policy
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.on_policy import NativeLearnerFactory, build_on_policy_run, get_collector
 from rlox.algorithms.ppo.native import NativePPOLearner
 from rlox.configs import PPOConfig, RunConfig
-from rlox.rng import Streams
+from rlox.envs.base import VectorEnv
 from rlox.runs.algorithm import Algorithm
 from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
@@ -21,25 +21,20 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
 __all__ = ["PPO"]
 
 
-def torch_learner_factory(config: PPOConfig, streams: Streams) -> Callable[[ActorCritic], Learner[Rollout]]:
-    """Return a factory that makes the torch learner of a policy."""
-
-    def make_learner(policy: ActorCritic) -> Learner[Rollout]:
-        from rlox.algorithms.ppo.learner import PPOLearner
-
-        return PPOLearner(policy, config, streams)
-
-    return make_learner
-
-
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """Build the components of a PPO run, which learns from rollouts."""
     algo = cast(PPOConfig, config.algo)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
+
+    def build_learner(policy: ActorCritic, env: VectorEnv, encoder_spec: EncoderSpec) -> Learner[Rollout]:
+        from rlox.algorithms.ppo.learner import PPOLearner
+
+        return PPOLearner(policy, algo, context.streams)
+
     return build_on_policy_run(
         config,
         context,
-        torch_learner_factory(algo, context.streams),
+        build_learner,
         minibatch_size=algo.batch_size,
         n_orders=0 if selector.is_torch_forced or context.device_name != "cpu" else algo.n_epochs,
         native_factory=NativeLearnerFactory(

@@ -10,15 +10,22 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from helpers.bit_flipping import BitFlipping
+from helpers.small_ppo import small_ppo
+from helpers.states import assert_same_state, pack_state
 from helpers.vectors import make_cartpoles
 
 from rlox.algorithms import A2C, DQN, PPO, SAC, TD3, RecurrentPPO
+from rlox.algorithms import td3 as td3_module
+from rlox.algorithms.assembly.off_policy import build_off_policy_run
 from rlox.algorithms.assembly.on_policy import build_on_policy_run
+from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.configs import EnvConfig, PPOConfig, make_run
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.make import make_vec
 from rlox.errors import ConfigError, EnvError, RloxError, UnsupportedSpaceError
 from rlox.rng import Streams
+from rlox.sources.replay_sampler import ReplaySampler
+from rlox.training.actor import Actor
 from rlox.training.components import BuildContext
 
 
@@ -130,9 +137,62 @@ def test_on_policy_parts_refuse_actions_of_a_kind_that_the_learner_does_not_take
     config = replace(run, algo=OnlyChoices())
     tools = BuildContext("cpu", Streams(0), Counted)
 
-    def learner(policy: Any) -> Any:
+    def learner(*arguments: Any) -> Any:
         raise AssertionError("nothing is made for actions of another kind")
 
     with pytest.raises(UnsupportedSpaceError, match=r"^ppo needs Discrete actions, mine has Box"):
         build_on_policy_run(config, tools, learner)
     assert Counted.closed == 4
+
+
+class CountingSampler(ReplaySampler):
+    """A memory that counts the draws."""
+
+    draws = 0
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        type(self).draws += 1
+        return super().sample(*args, **kwargs)
+
+
+class CountingActor(Actor):
+    """An actor that counts how often it was made."""
+
+    made = 0
+
+    def __init__(self, *args: Any) -> None:
+        type(self).made += 1
+        super().__init__(*args)
+
+
+@pytest.mark.parametrize("backend", ["torch", "native"])
+def test_off_policy_runs_learn_from_a_memory_of_the_researchers_own(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_with_own(*args: Any) -> Any:
+        actor = {"actor": CountingActor} if backend == "torch" else {}
+        return build_off_policy_run(*args, memory=CountingSampler, **actor)
+
+    small: dict[str, Any] = {"learning_starts": 8, "batch_size": 4, "net_arch": (8,), "backend": backend}
+    usual = TD3("Pendulum-v1", **small)
+    usual.train(40)
+    monkeypatch.setattr(td3_module, "build_off_policy_run", build_with_own)
+    monkeypatch.setattr(CountingSampler, "draws", 0)
+    monkeypatch.setattr(CountingActor, "made", 0)
+    own = TD3("Pendulum-v1", **small)
+    own.train(40)
+    assert CountingSampler.draws > 0
+    assert CountingActor.made == (backend == "torch")
+    assert_same_state(pack_state(own.learner.state()), pack_state(usual.learner.state()))
+
+
+def test_a_builder_of_on_policy_learners_gets_environments_and_encoder() -> None:
+    config = make_run({"algo": small_ppo(), "env": {"id": "CartPole-v1", "n_envs": 2}})
+    context, got = BuildContext("cpu", Streams(0)), list[Any]()
+
+    def build_learner(policy: Any, env: Any, encoder_spec: Any) -> Any:
+        got.append((env.n_envs, env.observations.dim, encoder_spec.features))
+        return PPOLearner(policy, config.algo, context.streams)  # type: ignore[arg-type]
+
+    build_on_policy_run(config, context, build_learner)
+    assert got == [(2, 4, 4)]

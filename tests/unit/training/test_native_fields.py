@@ -104,4 +104,4 @@ def test_parts_without_an_engine_refuse_the_native_one() -> None:
     config = make_run({"algo": small_ppo(backend="native"), "env": {"id": "CartPole-v1"}})
     tools = BuildContext("cpu", Streams(0))
     with pytest.raises(ConfigError, match="backend=native: ppo has no native engine; make"):
-        build_on_policy_run(config, tools, lambda policy: PPOLearner(policy, config.algo, tools.streams))
+        build_on_policy_run(config, tools, lambda policy, *_: PPOLearner(policy, config.algo, tools.streams))
