@@ -11,7 +11,7 @@ from rlox.configs import EnvConfig, RunConfig, make
 from rlox.configs.check import check_integer
 from rlox.configs.env import AtariConfig
 from rlox.envs.make import EnvLike, make_vec
-from rlox.exclusive_lock import ExclusiveLock
+from rlox.rng import ExclusiveLock
 
 __all__ = ["GymVecEnv"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
@@ -29,6 +30,8 @@ __all__ = [
     "Transitions",
     "Unit",
     "Update",
+    "build_update",
+    "update_label",
 ]
 
 B = TypeVar("B", "Transitions", "Rollout")
@@ -332,3 +335,19 @@ def _field_to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, Mapping):
         return {name: to_device(column, device) for name, column in value.items()}
     return value
+
+
+def update_label(batch: Transitions, clock: Clock) -> str:
+    """Name an update for messages."""
+    return f"update {clock.updates} (env_steps {batch.env_steps})"
+
+
+def build_update(
+    batch: Transitions, metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
+) -> Update:
+    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows."""
+    samples = math.prod(batch.rewards.shape)
+    if batch.weights is None or errors is None:
+        return Update(metrics, len(batch), samples)
+    priorities = np.abs(errors.ravel()).astype(np.float64)
+    return Update(metrics, len(batch), samples, {"priorities": priorities}, batch.indices.ravel())

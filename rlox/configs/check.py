@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig
-from rlox.configs.env import LEGACY, AtariConfig, EnvConfig, is_ale
+from rlox.configs.env import LEGACY, AtariConfig, EnvConfig, is_ale, is_text
 from rlox.configs.grpo import upgrade_delta
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.name_suggestions import nearest
@@ -22,7 +22,6 @@ from rlox.configs.params import as_code, expected_text, is_inside, object_name, 
 from rlox.configs.run import ALGO_CONFIGS, RunConfig, with_task
 from rlox.configs.schedules import anneal_switches, as_schedule, is_constant
 from rlox.configs.secrets import EnvVarRef
-from rlox.configs.text import is_text
 from rlox.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")

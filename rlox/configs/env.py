@@ -61,6 +61,7 @@ WRAPPER_NAMES = (
     "time_aware_observation",
 )
 
+TEXT = "text"  # the id that stands for text, alone or before a task: text/copy
 KEYED, LEGACY = "keyed", "long"  # long: for runs from before env.seeding existed
 
 
@@ -228,3 +229,20 @@ _GYMNASIUM_ONLY_FIELDS = (
     "record_every",
     "workers",
 )
+
+
+def is_preprocessed_game(config: EnvConfig) -> bool:
+    """Tell whether the environment is a game with preprocessing."""
+    return is_ale(config.id) and config.atari.preprocess
+
+
+def training_reward_clip(config: EnvConfig) -> float | None:
+    """Return the clip of training rewards; game rewards are integers, so a clip of 1 gives their sign."""
+    if config.reward_clip is None and is_preprocessed_game(config) and config.atari.clip_rewards:
+        return 1.0
+    return config.reward_clip
+
+
+def is_text(env: str) -> bool:
+    """Return whether an environment's id stands for text."""
+    return env == TEXT or env.startswith(f"{TEXT}/")

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from rlox.configs.base import COMMON_NATIVE_FIELDS, AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.critics import CRITICS_NATIVE_FIELDS, CriticsConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.off_policy import CRITICS_NATIVE_FIELDS, CriticsConfig
 from rlox.configs.params import encoder_features_field, encoder_field, image_channels_field, param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError

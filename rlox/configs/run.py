@@ -13,12 +13,12 @@ from typing import Any
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
 from rlox.configs.builtin_algorithms import BUILTIN_ALGORITHMS
-from rlox.configs.env import EnvConfig
+from rlox.configs.env import TEXT, EnvConfig, is_text
 from rlox.configs.name_suggestions import nearest
 from rlox.configs.params import Code, code, param
 from rlox.configs.plugin_configs import algorithm_config
 from rlox.configs.ppo import PPOConfig
-from rlox.configs.text import TASKS, TEXT, TextAlgorithmConfig, is_text
+from rlox.configs.text import TASKS, TextAlgorithmConfig
 from rlox.errors import ConfigError
 from rlox.plugins import PluginRegistry
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rlox.configs.buffers import BufferConfig
-from rlox.configs.critics import ActorCriticConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.off_policy import ActorCriticConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError

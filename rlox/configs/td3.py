@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from rlox.configs.base import AlgorithmConfig
-from rlox.configs.critics import ActorCriticConfig
+from rlox.configs.off_policy import ActorCriticConfig
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
 

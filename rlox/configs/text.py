@@ -13,17 +13,11 @@ from rlox.configs.params import Code, code, param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
-TEXT = "text"  # env.id of a text run, with its task: text/copy
 TASKS = ("arithmetic", "copy", "format")
 REWARDS = ("right", "close")  # computed from a task's answers
 SERVERS = ("vllm", "sglang")  # the servers that accept new weights
 SERVER_FIELDS = ("server_url", "server_model", "server_tolerance")
 TINY = "tiny"  # a new small model instead of one from a folder
-
-
-def is_text(env: str) -> bool:
-    """Return whether an environment's id stands for text."""
-    return env == TEXT or env.startswith(f"{TEXT}/")
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,26 @@
 """Find and register Gymnasium ids without building an environment; native environments for Gymnasium.
 
 Gymnasium does not know the ids of environments that only a native module has. `register_native_envs` adds
-these ids to Gymnasium's registry, so that `gymnasium.make` finds them.
+these ids to Gymnasium's registry, so that `gymnasium.make` finds them. `registered_specs` and
+`register_specs` transfer registrations to processes that do not run the script of this one.
 """
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvCreator, EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
 from rlox._core import NativeEnv, SingleEnv
@@ -35,10 +39,13 @@ __all__ = [
     "native_ids",
     "plugin_module",
     "register_native_envs",
+    "register_specs",
+    "registered_specs",
     "space_of_actions",
     "space_of_observations",
     "takes_num_envs",
     "vector_factory",
+    "with_class_object",
 ]
 
 MAX_IDS_SHOWN = 10  # a message lists at most this many ids of a module
@@ -242,3 +249,42 @@ class NativeGymEnv(gym.Env[NDArray[np.float32], Any]):
         """Continue from `save_state()`, bit for bit."""
         self.core.restore(dict(state["core"]))
         self._seeded = bool(state["seeded"])
+
+
+_GYMNASIUM_PREFIX, _SCRIPT_PREFIX = "gymnasium.", "__main__:"
+
+
+def registered_specs() -> list[EnvSpec]:
+    """Return all registered specs except Gymnasium's own.
+
+    Classes in modules are sent by name: a worker imports only those that it makes.
+    """
+    specs = gym.registry.values()
+    sent = [spec for spec in specs if not str(spec.entry_point).startswith(_GYMNASIUM_PREFIX)]
+    return [_with_entry_point_name(with_class_object(spec)) for spec in sent]
+
+
+def register_specs(specs: Iterable[EnvSpec]) -> None:
+    """Register the specs that are not registered here yet."""
+    for spec in specs:
+        gym.registry.setdefault(spec.id, spec)
+
+
+def with_class_object(spec: EnvSpec) -> EnvSpec:
+    """Return a copy with the class itself if its entry point is in the running script, else the same spec."""
+    if not (isinstance(spec.entry_point, str) and spec.entry_point.startswith(_SCRIPT_PREFIX)):
+        return spec
+    copied_spec = copy.copy(spec)
+    copied_spec.entry_point = cast(EnvCreator, load_env_creator(spec.entry_point))
+    return copied_spec
+
+
+def _with_entry_point_name(spec: EnvSpec) -> EnvSpec:
+    """Return a copy with `module:name` as entry point if that names the class, else the same spec."""
+    entry = spec.entry_point
+    module, name = getattr(entry, "__module__", "__main__"), getattr(entry, "__qualname__", "")
+    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not entry:
+        return spec
+    copied_spec = copy.copy(spec)
+    copied_spec.entry_point = f"{module}:{name}"
+    return copied_spec

@@ -25,14 +25,13 @@ from rlox.envs.eval_envs import EvalEnvs, LocalEvalEnvs
 from rlox.envs.gym_vec import EnvFactory, SyncGymVecEnv, make_all
 from rlox.envs.headless import choose_mujoco_gl
 from rlox.envs.identity import require_distinct_envs
-from rlox.envs.ids import NativeGymEnv, find_spec
+from rlox.envs.ids import NativeGymEnv, find_spec, with_class_object
 from rlox.envs.masks import mask_wrapper
 from rlox.envs.mujoco_log import log_mujoco_warnings
 from rlox.envs.native import NativeVecEnv, native_env_class
 from rlox.envs.spaces import ObservationCodec
 from rlox.envs.videos import EpisodeVideoRecorder, require_video
 from rlox.envs.workers.eval_envs import SupervisedEvalEnvs
-from rlox.envs.workers.registry import with_class_object
 from rlox.envs.workers.vec_env import SupervisedVecEnv
 from rlox.envs.workers.worker_pool import envs_per_worker
 from rlox.envs.wrappers import make_wrapper, with_time_limit

@@ -12,11 +12,11 @@ import numpy as np
 from gymnasium import spaces
 
 from rlox.configs import EnvConfig, nearest
-from rlox.configs.env import is_ale
+from rlox.configs.env import is_ale, is_preprocessed_game, training_reward_clip
 from rlox.configs.params import Code, arguments_of, display_name
 from rlox.envs.base import LIFE_LOST, TRUE_RETURN, to_flag, to_reward
 from rlox.envs.builtin_wrappers import ActionRepeat, HideVelocities, StickyActions
-from rlox.envs.engines.atari import AtariGame, is_preprocessed_game, training_reward_clip
+from rlox.envs.engines.atari import AtariGame
 from rlox.envs.spaces import format_space
 from rlox.errors import ConfigError
 from rlox.importing import build_object, load

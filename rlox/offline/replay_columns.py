@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox.configs.env import is_ale
+from rlox.configs.env import is_ale, training_reward_clip
 from rlox.envs.actions import UnitCodec
-from rlox.envs.engines.atari import training_reward_clip
 from rlox.errors import ConfigError
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.replay_sampler import ReplaySampler

@@ -12,8 +12,8 @@ from types import FrameType
 
 from rlox.devices import require_no_autocast
 from rlox.errors import RloxError
-from rlox.exclusive_lock import ExclusiveLock
 from rlox.parameters.engine import NativeUnsupportedError
+from rlox.rng import ExclusiveLock
 
 __all__ = ["ResumeStatus", "finish_update_on_interrupt"]
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlox.configs import RunConfig, make_run, upgrade_saved_config
-from rlox.configs.env import EnvConfig
+from rlox.configs.env import EnvConfig, is_text
 from rlox.configs.offline import UNUSED_ENV_FIELDS, OfflineAlgorithmConfig, OfflineCriticsConfig, format_value
-from rlox.configs.text import is_text
 from rlox.envs.actions import UnitCodec
 from rlox.envs.normalize import RELATIVE, FixedNormalizer, ObservationNormalizer
 from rlox.errors import CheckpointError, ConfigError

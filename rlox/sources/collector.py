@@ -19,9 +19,8 @@ from rlox.envs.make import EnvLike, make_vec
 from rlox.envs.normalize import RewardNormalizer, observation_normalizer
 from rlox.envs.spaces import infinity_note
 from rlox.errors import ConfigError, NonFiniteError, RloxError
-from rlox.exclusive_lock import ExclusiveLock
 from rlox.parameters.lazy_torch import ActingPolicy, LazyTorchModule
-from rlox.rng import Streams
+from rlox.rng import ExclusiveLock, Streams
 from rlox.sources.arena import Arena, FinalObsTable
 from rlox.sources.env_state import env_identity, restore_envs
 from rlox.sources.episodes import EpisodeTracker

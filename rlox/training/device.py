@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs import RunConfig
+from rlox.configs.env import is_text
 from rlox.configs.offline import NO_ENV
-from rlox.configs.text import TINY, TextAlgorithmConfig, is_text
+from rlox.configs.text import TINY, TextAlgorithmConfig
 from rlox.devices import torch_if_imported
 from rlox.envs.failures import close_or_warn
 from rlox.envs.make import EnvLike, uses_native, wrapped_factory

@@ -14,9 +14,9 @@ from rlox.errors import NonFiniteError
 from rlox.losses import temperature_loss
 from rlox.networks.traced import gradient_of
 from rlox.optim import Adam, Optimizer, TargetNetwork
-from rlox.rng import Streams
-from rlox.training.replay_update import Stateful, build_update, update_noise
-from rlox.types import Transitions, Update
+from rlox.rng import Streams, update_noise
+from rlox.training.loop import Stateful
+from rlox.types import Transitions, Update, build_update
 
 __all__ = [
     "ActorCriticLearner",

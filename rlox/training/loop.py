@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from rlox.sources.store import Store
 from rlox.types import NO_UPDATE, Clock, FusedUpdate, Progress, Update
 
-__all__ = ["FusedSourceProtocol", "Hook", "Learner", "Source", "Timings", "fit"]
+__all__ = [
+    "FusedSourceProtocol",
+    "Hook",
+    "Learner",
+    "Source",
+    "Stateful",
+    "Timings",
+    "fit",
+]
 
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
@@ -64,6 +72,16 @@ class FusedSourceProtocol(Protocol):
     @property
     def is_mid_update(self) -> bool:
         """Whether the last `next` was interrupted while learning rather than collecting."""
+
+
+class Stateful(Protocol):
+    """A part of a learner with a state: an optimizer, a target network, a temperature."""
+
+    def state(self) -> dict[str, Any]:
+        """Return copies of the state."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state()`."""
 
 
 class Learner(Protocol[B_contra]):

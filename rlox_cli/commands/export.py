@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlox.configs.env import is_text
 from rlox.configs.params import param
-from rlox.configs.text import is_text
 from rlox.errors import ConfigError
 from rlox_cli.config.schema import Schema
 from rlox_cli.shell.command import Call, Command

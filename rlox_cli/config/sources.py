@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 
 from rlox import plugins
 from rlox.configs import ALGO_CONFIGS
-from rlox.configs.text import TASKS, TEXT, is_text
+from rlox.configs.env import TEXT, is_text
+from rlox.configs.text import TASKS
 from rlox.envs.ids import env_ids, find_spec, vector_factory
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
 from rlox_cli.config.options import user_conf_folders

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, AutoBufferConfig, RunConfig, make_run
 from rlox.configs.advice import check_new_run
 from rlox.configs.check import require_buffer
+from rlox.configs.env import is_text
 from rlox.configs.loggers import TRACKING_URI, TRACKING_URI_REFERENCE, MlflowConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
@@ -23,7 +24,6 @@ from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import expected_text
 from rlox.configs.run import require_task
 from rlox.configs.secrets import EnvVarRef, parse_scalar
-from rlox.configs.text import is_text
 from rlox.envs.engines.factories import require_env
 from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox.configs import DecisionTransformerConfig, RunConfig, dotted_items, make_run, to_plain
-from rlox.configs.text import is_text
+from rlox.configs.env import is_text
 from rlox.errors import CheckpointError, ConfigError, NonFiniteError, StorageError
 from rlox.runs.evaluation_limits import EvaluationMonitor, with_eval_limits
 from rlox.runs.progress import ProgressSnapshot, make_reporter

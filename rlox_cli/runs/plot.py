@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlox.configs import make_run
-from rlox.configs.text import is_text
+from rlox.configs.env import is_text
 from rlox.errors import ConfigError
 from rlox.loggers import read_rows
 from rlox_cli.runs.run_folder import read_config, read_result

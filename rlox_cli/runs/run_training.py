@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from rlox._core import set_num_threads
 from rlox.configs import EnvConfig, RunConfig, make_run
 from rlox.configs.advice import advice
-from rlox.configs.env import is_ale
+from rlox.configs.env import is_ale, is_preprocessed_game
 from rlox.configs.secrets import redact
-from rlox.envs.engines.atari import is_preprocessed_game
 from rlox.envs.engines.factories import engine_factory_for
 from rlox.envs.ids import find_spec
 from rlox.errors import CheckpointError, StorageError

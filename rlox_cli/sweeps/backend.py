@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from rlox.configs import RunConfig, to_plain
+from rlox.configs.env import is_text
 from rlox.configs.offline import NO_ENV
-from rlox.configs.text import is_text
 from rlox.errors import ConfigError, StorageError
 from rlox_cli.runs.identity import job_folders, saved_run
 from rlox_cli.runs.run_folder import write_json

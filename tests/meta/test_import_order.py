@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = (
-    "_core types errors disk rng devices configs stopping exclusive_lock hooks importing state_tree "
+    "_core types errors disk rng devices configs stopping hooks importing state_tree "
     "masked_arrays plugins lazy_imports extras",
     "envs networks losses optim parameters statistics distributed",
     "policies sources loggers callbacks presets llm",

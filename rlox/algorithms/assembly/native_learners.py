@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rlox._core import explained_variance
 from rlox.parameters.lazy_torch import LazyTorchModule
 from rlox.parameters.optimizer import NativeOptimizer, NativeTargetNetwork
-from rlox.training.replay_update import Stateful
+from rlox.training.loop import Stateful
 from rlox.types import Rollout, Transitions
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from rlox.configs import DQNConfig
-from rlox.training.replay_update import Stateful
+from rlox.training.loop import Stateful
 from rlox.types import Clock, Update
 
 __all__ = ["METRIC_NAMES", "DQNLearnerMixin", "scheduled_epsilon"]

@@ -24,8 +24,8 @@ from rlox.optim import Adam, TargetNetwork
 from rlox.policies.implicit import IQLPolicy
 from rlox.training.components import BuildContext
 from rlox.training.learner import ActorCriticLearner, cast_obs, learn_each, require_finite_parameters
-from rlox.training.replay_update import Stateful, update_label
-from rlox.types import Clock, Transitions, Update
+from rlox.training.loop import Stateful
+from rlox.types import Clock, Transitions, Update, update_label
 
 __all__ = ["IQLLearner", "build_policy", "build_torch"]
 

@@ -17,8 +17,7 @@ from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.replay_update import build_update, update_label
-from rlox.types import Clock, Transitions, Update
+from rlox.types import Clock, Transitions, Update, build_update, update_label
 
 if TYPE_CHECKING:
     from rlox.policies.implicit import IQLPolicy

@@ -36,8 +36,8 @@ from rlox.training.learner import (
     learn_each,
     require_finite_parameters,
 )
-from rlox.training.replay_update import Stateful, update_label
-from rlox.types import Clock, Transitions, Update
+from rlox.training.loop import Stateful
+from rlox.types import Clock, Transitions, Update, update_label
 
 __all__ = ["SACLearner", "build_continuous", "build_discrete", "build_squashed_policy"]
 

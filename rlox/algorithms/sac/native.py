@@ -21,10 +21,10 @@ from rlox.native.vector_policies import ContinuousSizes, NativeSquashedPolicy
 from rlox.parameters.engine import AdamVectors, adam_vectors, label_errors
 from rlox.parameters.layout import ParameterVector, copy_into
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.rng import update_noise
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.replay_update import build_update, update_label, update_noise
-from rlox.types import Clock, Transitions, Update
+from rlox.types import Clock, Transitions, Update, build_update, update_label
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.soft import SquashedSACPolicy

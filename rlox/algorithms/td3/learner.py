@@ -30,8 +30,8 @@ from rlox.training.learner import (
     require_finite,
     require_finite_parameters,
 )
-from rlox.training.replay_update import Stateful, update_label
-from rlox.types import Clock, Transitions, Update
+from rlox.training.loop import Stateful
+from rlox.types import Clock, Transitions, Update, update_label
 
 __all__ = ["TD3Learner", "build_encoded_policy", "build_policy", "build_torch"]
 

@@ -19,10 +19,10 @@ from rlox.native.exploration import NativeNoisyExploration
 from rlox.native.vector_policies import ContinuousSizes, NativeDeterministicPolicy
 from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
+from rlox.rng import update_noise
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.training.replay_update import build_update, update_label, update_noise
-from rlox.types import Clock, Transitions, Update
+from rlox.types import Clock, Transitions, Update, build_update, update_label
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.deterministic import DeterministicPolicy

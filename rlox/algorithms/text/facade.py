@@ -24,9 +24,10 @@ from rlox.callbacks import Callback, CallbackRunner, LoggerCallback
 from rlox.configs import ALGO_CONFIGS, EvalConfig
 from rlox.configs.arguments import arguments_of
 from rlox.configs.check import check_integer
+from rlox.configs.env import TEXT
 from rlox.configs.params import is_object_name
 from rlox.configs.run import search_note, with_task
-from rlox.configs.text import TEXT, TINY, GroupConfig, TextAlgorithmConfig
+from rlox.configs.text import TINY, GroupConfig, TextAlgorithmConfig
 from rlox.errors import ConfigError, RewardError
 from rlox.llm.advantages import weighted_rewards
 from rlox.llm.codecs import Tokenizer

@@ -12,11 +12,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
-from rlox.configs.env import AtariConfig, is_ale
+from rlox.configs.env import AtariConfig
 from rlox.envs.base import LIFE_LOST
 from rlox.errors import ConfigError
 
-__all__ = ["AtariGame", "ale_arguments", "is_preprocessed_game", "resize_area", "training_reward_clip"]
+__all__ = ["AtariGame", "ale_arguments", "resize_area"]
 
 NOOP, FIRE = 0, 1  # action numbers, if the game has these actions
 # Arguments that the preprocessing sets, and the key to set instead of each.
@@ -26,18 +26,6 @@ _RESERVED = {
     "continuous": "env.atari.preprocess=false",
     "sound_obs": "env.atari.preprocess=false",
 }
-
-
-def is_preprocessed_game(config: EnvConfig) -> bool:
-    """Tell whether the environment is a game with preprocessing."""
-    return is_ale(config.id) and config.atari.preprocess
-
-
-def training_reward_clip(config: EnvConfig) -> float | None:
-    """Return the clip of training rewards; game rewards are integers, so a clip of 1 gives their sign."""
-    if config.reward_clip is None and is_preprocessed_game(config) and config.atari.clip_rewards:
-        return 1.0
-    return config.reward_clip
 
 
 def ale_arguments(config: EnvConfig) -> dict[str, Any]:

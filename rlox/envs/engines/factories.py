@@ -15,8 +15,8 @@ from typing import Any
 import gymnasium as gym
 
 from rlox.configs import EnvConfig
+from rlox.configs.env import is_preprocessed_game, training_reward_clip
 from rlox.configs.secrets import unwrap
-from rlox.envs.engines.atari import is_preprocessed_game, training_reward_clip
 from rlox.envs.engines.lives import life_tracker_for
 from rlox.envs.engines.masks import EngineMasks
 from rlox.envs.engines.pools import make_ale, make_envpool, require_pool_id

@@ -13,9 +13,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from rlox.configs import EnvConfig, nearest
-from rlox.configs.env import is_ale
+from rlox.configs.env import is_ale, is_preprocessed_game
 from rlox.configs.secrets import unwrap
-from rlox.envs.engines.atari import is_preprocessed_game
 from rlox.envs.seeding import SEED_LIMIT
 from rlox.envs.workers.worker_pool import cpu_count
 from rlox.errors import ConfigError, EnvError, MissingExtraError, RloxError, UnknownNameError

@@ -9,9 +9,9 @@ from typing import Any
 
 from rlox.envs.eval_envs import EvalStep
 from rlox.envs.gym_vec import EnvFactory
+from rlox.envs.ids import registered_specs
 from rlox.envs.spaces import ObservationCodec
 from rlox.envs.workers.messages import CloudPickled, Failure, StepReply, WorkerSetup, raise_first
-from rlox.envs.workers.registry import registered_specs
 from rlox.envs.workers.shared_memory import SharedArrays, codecs_of
 from rlox.envs.workers.worker_pool import EnvWorkerPool
 from rlox.errors import EnvError

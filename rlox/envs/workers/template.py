@@ -24,8 +24,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rlox.envs.ids import register_specs
 from rlox.envs.workers.messages import Failure, WorkerSetup
-from rlox.envs.workers.registry import register_specs
 from rlox.envs.workers.wire import PeerClosed, Wire
 from rlox.envs.workers.worker import TRACEBACK_SIGNAL, worker_main
 

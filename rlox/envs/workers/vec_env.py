@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from rlox.envs.base import LIFE_LOST, EpisodeEnds
 from rlox.envs.gym_vec import EnvFactory
+from rlox.envs.ids import registered_specs
 from rlox.envs.seeding import KEYED, Seeding
 from rlox.envs.state_columns import stack_states, unstack_states
 from rlox.envs.workers.messages import CloudPickled, Failure, StepReply, WorkerSetup, raise_first
-from rlox.envs.workers.registry import registered_specs
 from rlox.envs.workers.shared_memory import SharedArrays, codecs_of
 from rlox.envs.workers.worker_pool import EnvWorkerPool, envs_per_worker
 from rlox.errors import EnvError, ShapeError

@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
 from rlox.envs.base import EpisodeEnds, VectorEnv
+from rlox.envs.ids import registered_specs
 from rlox.envs.make import make_vec
-from rlox.envs.workers.registry import registered_specs
 from rlox.envs.workers.wire import Wire
 from rlox.errors import ConfigError, EnvError, ShapeError
 from rlox.sources.episodes import EpisodeTracker
