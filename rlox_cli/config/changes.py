@@ -97,8 +97,8 @@ def describe(change: Change, config: RunConfig) -> str:
 
 
 def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
-    chosen_options = RUN.options_of(data)
-    names = RUN.names(chosen_options)
+    keys = RUN.keys(RUN.options_of(data))
+    names = RUN.names(keys)
     stripped_key = key.lstrip("+~")
     if stripped_key != key:
         raise ConfigError(f"{override}: a resumed run takes plain key=value, no {key[0]}")
@@ -111,7 +111,7 @@ def _require_key(key: str, override: str, data: Mapping[str, Any]) -> None:
         raise ConfigError(f"{override}: a resumed run stays in its folder and takes no hydra.*")
     if any(name.startswith(f"{key}.") for name in names):
         raise ConfigError(f"{override}: expected a group of keys, e.g. {key}.<key>=<value>")
-    if "=" in override and key not in names and not is_below_open_key(key, RUN.keys(chosen_options)):
+    if "=" in override and key not in names and not is_below_open_key(key, keys):
         raise messages.unknown_key(key, names, RUN.owners(key))
 
 

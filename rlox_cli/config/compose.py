@@ -198,7 +198,7 @@ class ParsedArguments:
                 raise explanation from error
             schema = self.command.schema
             chosen_options = schema.chosen_options(self.namespace.overrides, self.folders)
-            names = schema.names(chosen_options)
+            names = schema.names(schema.keys(chosen_options))
             raise messages.from_hydra(
                 error,
                 names,
@@ -255,7 +255,7 @@ def parse_flags(args: list[str], command: Command) -> argparse.Namespace:
         flag, _, value = flags[0].partition("=")
         following_args = args[args.index(flags[0]) + 1 :]
         schema = command.schema
-        names = schema.names(schema.chosen_options(args))
+        names = schema.names(schema.keys(schema.chosen_options(args)))
         following_value = next(
             (a for a in following_args[:1] if "=" not in a and not a.startswith("-")), None
         )

@@ -186,10 +186,10 @@ class Schema:
         }
         return [replace(key, option_default=option_defaults.get(key.name)) for key in keys]
 
-    def names(self, options: Iterable[ChosenOption]) -> list[str]:
-        """Return every name that is accepted left of `=`."""
+    def names(self, keys: Iterable[Key]) -> list[str]:
+        """Return every name that is accepted left of `=` if these are the keys."""
         groups = [group.name for group in self.groups]
-        return [*groups, *self.presets, *self.special_keys, *(key.name for key in self.keys(options))]
+        return [*groups, *self.presets, *self.special_keys, *(key.name for key in keys)]
 
     def owners(self, key: str) -> list[str]:
         """Return the options that have a key, as they are typed: `algo=ppo`."""

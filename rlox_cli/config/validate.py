@@ -6,7 +6,7 @@ Below keys that rlox does not define, references to environment variables are ke
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,17 +39,16 @@ if TYPE_CHECKING:  # composition alone needs no environment
 _REFERENCE = re.compile(r"\$\{([^{}:]+)\}")  # a reference to another value of the configuration
 
 
-def with_references(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
-    """Return the resolved `data`, with an `EnvVarRef` for each value below an open key that `oc.env` gave."""
+def _keep_references(data: dict[str, Any], config: DictConfig, keys: Iterable[Key]) -> None:
+    """Put an `EnvVarRef` in place of each value below an open key that `oc.env` gave."""
     raw: Any = OmegaConf.to_container(config, resolve=False)
     if "oc.env" not in str(raw):
-        return data
-    for name in [key.name for key in schema.keys(schema.options_of(data)) if key.is_open]:
+        return
+    for name in [key.name for key in keys if key.is_open]:
         *path, last = name.split(".")
         raw_values, resolved_values = _get_path(raw, path), _get_path(data, path)
         if isinstance(raw_values, dict) and isinstance(resolved_values, dict) and last in raw_values:
             resolved_values[last] = _mark_references(raw_values[last], resolved_values[last], raw)
-    return data
 
 
 def _mark_references(raw: Any, resolved: Any, tree: Any) -> Any:
@@ -93,11 +92,11 @@ def _get_path(tree: Any, path: list[str]) -> Any:
 
 def run_config(config: DictConfig) -> RunConfig:
     """Return the validated configuration of one training job."""
-    data = convert_text_values(plain_data(config), config, RUN)
-    unknown = _unknown_key(data, RUN)
+    data, keys = _data_and_keys(config, RUN)
+    unknown = _unknown_key(data, RUN, keys)
     if unknown and RUN.owners(unknown):  # perhaps from a preset for another buffer
         _require_buffer(data)
-    require_known(data, RUN)
+    _require_known(data, RUN, keys)
     run = make_run(data, is_new_run=True)
     check_new_run(run)
     require_environment(run)
@@ -114,7 +113,7 @@ def require_environment(config: RunConfig) -> None:
 
 def saved_config(data: dict[str, Any]) -> RunConfig:
     """Return the validated configuration from plain data, e.g. of a run folder; import nothing it names."""
-    require_known(data, RUN)
+    _require_known(data, RUN, RUN.keys(RUN.options_of(data)))
     config = make_run(data)
     for key, logger in config.logger.items():
         if isinstance(logger, MlflowConfig) and logger.has_address:
@@ -127,8 +126,8 @@ def saved_config(data: dict[str, Any]) -> RunConfig:
 
 def checked_data(config: DictConfig, schema: Schema) -> dict[str, Any]:
     """Return the plain data of a composed configuration; raise `ConfigError` for unknown or missing keys."""
-    data = convert_text_values(plain_data(config), config, schema)
-    require_known(data, schema)
+    data, keys = _data_and_keys(config, schema)
+    _require_known(data, schema, keys)
     return data
 
 
@@ -214,13 +213,16 @@ def plain_data(config: DictConfig) -> dict[str, Any]:
     return {str(k): v for k, v in cast(dict[Any, Any], data).items() if k != "hydra"}
 
 
-def convert_text_values(data: dict[str, Any], config: DictConfig, schema: Schema) -> dict[str, Any]:
-    """Return the data with numbers, flags and null where an interpolation gave their text.
+def _data_and_keys(config: DictConfig, schema: Schema) -> tuple[dict[str, Any], list[Key]]:
+    """Return the plain data of a composed configuration, and every key that its options have.
 
-    `${oc.env:SEED}` always gives text; a key that takes text keeps it.
+    Numbers, flags and null replace the text that an interpolation gave: `${oc.env:SEED}` always gives text. A
+    key that takes text keeps it.
     """
-    text_keys = {key.name for key in schema.keys(schema.options_of(data)) if key.hint in (str, str | None)}
-    data = with_references(data, config, schema)
+    data = plain_data(config)
+    keys = schema.keys(schema.options_of(data))
+    _keep_references(data, config, keys)
+    text_keys = {key.name for key in keys if key.hint in (str, str | None)}
     for name in _interpolated_names(config):
         *path, last = name.split(".")
         node: Any = data
@@ -228,7 +230,7 @@ def convert_text_values(data: dict[str, Any], config: DictConfig, schema: Schema
             node = node[part] if isinstance(node, dict) else {}
         if name not in text_keys and isinstance(node, dict) and isinstance(node.get(last), str):
             node[last] = parse_scalar(node[last])
-    return data
+    return data, keys
 
 
 def _interpolated_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
@@ -241,13 +243,12 @@ def _interpolated_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
             yield from _interpolated_names(config[key], f"{name}.")
 
 
-def require_known(data: dict[str, Any], schema: Schema) -> None:
+def _require_known(data: dict[str, Any], schema: Schema, keys: Sequence[Key]) -> None:
     """Raise `ConfigError` for a key that the chosen options do not have, or that lacks its value."""
-    if unknown := _unknown_key(data, schema):
+    if unknown := _unknown_key(data, schema, keys):
         _require_package(unknown.partition(".")[0], schema)
-        names = schema.names(schema.options_of(data))
-        raise messages.unknown_key(unknown, names, schema.owners(unknown))
-    for key in missing_keys(data, schema):
+        raise messages.unknown_key(unknown, schema.names(keys), schema.owners(unknown))
+    for key in _keys_without_value(data, keys):
         placeholder, range_text = key.name.split(".")[-1].upper(), expected_text(key.field)
         range_suffix = f", {range_text}" if range_text else ""
         raise ConfigError(f"missing key '{key.name}': {key.doc}; give {key.name}={placeholder}{range_suffix}")
@@ -264,15 +265,17 @@ def _require_package(group: str, schema: Schema) -> None:
 
 def missing_keys(data: dict[str, Any], schema: Schema) -> list[Key]:
     """Return the keys that have neither a default nor a value."""
+    return _keys_without_value(data, schema.keys(schema.options_of(data)))
+
+
+def _keys_without_value(data: dict[str, Any], keys: Iterable[Key]) -> list[Key]:
     values = dict(_flatten(data))
-    keys = schema.keys(schema.options_of(data))
     return [key for key in keys if key.is_required and values.get(key.name) in (None, REQUIRED)]
 
 
-def _unknown_key(data: dict[str, Any], schema: Schema) -> str | None:
-    """Return the first key that the chosen options do not have."""
-    chosen_options = schema.options_of(data)
-    keys, names = schema.keys(chosen_options), schema.names(chosen_options)
+def _unknown_key(data: dict[str, Any], schema: Schema, keys: Sequence[Key]) -> str | None:
+    """Return the first key that is not one of these keys, nor above or below one."""
+    names = schema.names(keys)
     known = set(names)
     for name in names:
         segments = name.split(".")

@@ -179,7 +179,7 @@ def _typed_dimension(dimension: Dimension, keys: Iterable[Key], data: dict[str, 
     if dimension.name not in known:
         if is_below_open_key(dimension.name, known.values()):
             return dimension
-        names = RUN.names(RUN.options_of(data))
+        names = RUN.names(RUN.keys(RUN.options_of(data)))
         raise ConfigError(
             f"{dimension.source_text}: "
             f"{messages.unknown_key(dimension.name, names, RUN.owners(dimension.name))}"

@@ -1,11 +1,11 @@
 //! Behavioural cloning from batches of recorded actions (Pomerleau 1991).
 
+use rlox_core::Layout;
 use rlox_core::error::{Error, Result, check_len};
-use rlox_core::{Layout, interrupt};
 
 use super::actor_critic::ActionKind;
 use super::critics::TrainState;
-use super::engine::{check_parameters, require_finite, require_setting};
+use super::engine::{check_parameters, learn_batches, require_finite, require_step_settings};
 use super::gemm::Number;
 use super::heads::{ActionsTaken, Head, HeadMemory, Scores, ToScores};
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
@@ -107,21 +107,15 @@ impl<F: Number> CloningEngine<F> {
             return Err(Error::config("rows of a batch", 0, "at least 1"));
         }
         check_len("obs", obs.len(), n / rows * rows * self.net.inputs(), "whole batches")?;
-        let (count, mut sums) = (n / rows, CloningUpdate::default());
-        for i in 0..count {
-            interrupt::check()?;
+        let count = n / rows;
+        let [loss, fit, grad_norm] = learn_batches(count, |i| {
             let batch = (part(obs, i, count), batch_of(actions_taken, i, count));
-            let update = self.step(state, batch, settings)?;
-            require_finite(i, [("loss", update.loss), ("gradient norm", update.grad_norm)])?;
-            sums.loss += update.loss;
-            sums.fit += update.fit;
-            sums.grad_norm += update.grad_norm;
-        }
+            let CloningUpdate { loss, fit, grad_norm } = self.step(state, batch, settings)?;
+            require_finite(i, [("loss", loss), ("gradient norm", grad_norm)])?;
+            Ok([loss, fit, grad_norm])
+        })?;
         check_parameters(&self.layout, state.parameters)?;
-        #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
-        let n = count as f64;
-        let CloningUpdate { loss, fit, grad_norm } = sums;
-        Ok(CloningUpdate { loss: loss / n, fit: fit / n, grad_norm: grad_norm / n })
+        Ok(CloningUpdate { loss, fit, grad_norm })
     }
 
     fn step(
@@ -228,9 +222,7 @@ impl CloningSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range, and for the squared error of choices.
     fn check(&self, head: &Head) -> Result<()> {
-        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
-        let max_norm = self.max_grad_norm.unwrap_or(1.0);
-        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
+        require_step_settings(self.learning_rate, self.max_grad_norm)?;
         if self.squared && matches!(head, Head::Categorical { .. }) {
             return Err(Error::config("squared", true, "false: these actions are choices"));
         }

@@ -1,9 +1,9 @@
 //! DQN: learns Q-values from batches of transitions (Mnih et al. 2015).
 
+use rlox_core::Layout;
 use rlox_core::error::{Error, Result};
-use rlox_core::{Layout, interrupt};
 
-use super::engine::{check_parameters, require_finite, require_setting};
+use super::engine::{check_parameters, learn_batches, require_finite, require_step_settings};
 use super::gemm::Number;
 use super::losses::{TdLoss, TdTargets};
 use super::mlp::resize;
@@ -90,28 +90,21 @@ impl<F: Number> DqnEngine<F> {
         settings: &DqnSettings,
         errors: &mut [F],
     ) -> Result<DqnUpdate> {
-        let learning_rate = settings.learning_rate;
-        require_setting("learning_rate", learning_rate, learning_rate >= 0.0, "at least 0")?;
-        let max_norm = settings.max_grad_norm.unwrap_or(1.0);
-        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
+        require_step_settings(settings.learning_rate, settings.max_grad_norm)?;
         optimizer.check()?;
-        let count = batches.check(1, errors.len())?;
-        let mut sums = DqnUpdate::default();
-        for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
-            interrupt::check()?;
-            let batch = batches.batch(i, count);
+        let steps = batches.check(1, errors.len())?;
+        let mut error_rows = errors.chunks_mut(batches.rows);
+        let [loss, q_mean, grad_norm] = learn_batches(steps, |i| {
+            let (batch, errors) = (batches.batch(i, steps), error_rows.next().unwrap_or_default());
             self.compute_targets(parameters, target, batch, settings.double)?;
             let (loss, q) = self.step(parameters, batch, settings.loss, errors)?;
             let norm = clip(&mut self.gradient, settings.max_grad_norm);
             require_finite(i, [("loss", loss), ("values", q), ("gradient norm", norm)])?;
-            optimizer.step(parameters, &self.gradient, learning_rate)?;
-            sums.loss += loss;
-            sums.q_mean += q;
-            sums.grad_norm += norm;
-            sums.steps += 1;
-        }
+            optimizer.step(parameters, &self.gradient, settings.learning_rate)?;
+            Ok([loss, q, norm])
+        })?;
         check_parameters(&self.layout, parameters)?;
-        Ok(sums.into_means())
+        Ok(DqnUpdate { loss, q_mean, grad_norm, steps })
     }
 
     /// Computes the targets R + gamma^m Q'(s', argmax Q(s', .)). Without `double`, Q is the target
@@ -187,16 +180,4 @@ pub(super) fn argmax<F: Number>(values: &[F]) -> usize {
         }
     }
     best
-}
-
-impl DqnUpdate {
-    /// Turns sums into means.
-    fn into_means(mut self) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
-        let n = self.steps.max(1) as f64;
-        self.loss /= n;
-        self.q_mean /= n;
-        self.grad_norm /= n;
-        self
-    }
 }

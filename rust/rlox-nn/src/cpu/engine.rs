@@ -1,7 +1,7 @@
 //! The engine that learns from rollouts: networks over the caller's parameters, and buffers of an
 //! update.
 
-use rlox_core::{Error, Layout, Result};
+use rlox_core::{Error, Layout, Result, interrupt};
 
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
 use super::gemm::Number;
@@ -81,6 +81,27 @@ pub(super) fn require_finite<const N: usize>(
     })
 }
 
+/// Takes `step` for each of `count` batches. `step` gets the number of a batch and returns its results.
+/// Returns their means over the batches.
+///
+/// # Errors
+/// [`Error::Interrupted`] and those of `step`. Earlier steps keep their effect.
+pub(super) fn learn_batches<const N: usize>(
+    count: usize,
+    mut step: impl FnMut(usize) -> Result<[f64; N]>,
+) -> Result<[f64; N]> {
+    let mut sums = [0.0; N];
+    for i in 0..count {
+        interrupt::check()?;
+        for (sum, number) in sums.iter_mut().zip(step(i)?) {
+            *sum += number;
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
+    let n = count.max(1) as f64;
+    Ok(sums.map(|sum| sum / n))
+}
+
 /// The settings that PPO and A2C share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommonSettings {
@@ -93,12 +114,19 @@ impl CommonSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     pub(super) fn check(&self) -> Result<()> {
-        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
+        require_step_settings(self.learning_rate, self.max_grad_norm)?;
         require_setting("vf_coef", self.loss.vf_coef, true, "a number")?;
-        require_setting("ent_coef", self.loss.ent_coef, true, "a number")?;
-        let max_norm = self.max_grad_norm.unwrap_or(1.0);
-        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")
+        require_setting("ent_coef", self.loss.ent_coef, true, "a number")
     }
+}
+
+/// # Errors
+/// [`Error::Config`] for a learning rate below 0, and for a limit of the gradient's norm that is not
+/// above 0.
+pub(super) fn require_step_settings(learning_rate: f64, max_grad_norm: Option<f64>) -> Result<()> {
+    require_setting("learning_rate", learning_rate, learning_rate >= 0.0, "at least 0")?;
+    let max_norm = max_grad_norm.unwrap_or(1.0);
+    require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")
 }
 
 /// # Errors

@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 
+use rlox_core::Layout;
 use rlox_core::error::Result;
 use rlox_core::math::in_place;
-use rlox_core::{Layout, interrupt};
 
 use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
-use super::engine::{check_parameters, require_finite, require_setting};
+use super::engine::{
+    check_parameters, learn_batches, require_finite, require_setting, require_step_settings,
+};
 use super::gemm::Number;
 use super::heads::bounded;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
@@ -174,36 +176,20 @@ impl<F: Number> IqlEngine<F> {
             state.optimizer.check()?;
         }
         let count = batches.check(self.actor.mlp.outputs(), errors.len())?;
-        let mut sums = IqlUpdate::default();
-        for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
-            interrupt::check()?;
-            let batch = batches.batch(i, count);
-            let (mut update, norms) = self.step(networks, batch, settings, errors)?;
-            require_finite(
-                i,
-                [
-                    ("critic loss", update.critic),
-                    ("value loss", update.value),
-                    ("actor loss", update.actor),
-                    ("values", update.q_mean),
-                    ("gradient norm", update.grad_norm),
-                    ("value's gradient norm", norms[0]),
-                    ("actor's gradient norm", norms[1]),
-                ],
-            )?;
-            for (sum, more) in sums.numbers().into_iter().zip(update.numbers()) {
-                *sum += *more;
-            }
-        }
+        let mut error_rows = errors.chunks_mut(batches.rows);
+        let [critic, value, actor, q_mean, v_mean, weight, grad_norm] = learn_batches(count, |i| {
+            let (batch, errors) = (batches.batch(i, count), error_rows.next().unwrap_or_default());
+            let (update, norms) = self.step(networks, batch, settings, errors)?;
+            let IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm } = update;
+            require_finite(i, [("critic loss", critic), ("value loss", value), ("actor loss", actor)])?;
+            require_finite(i, [("values", q_mean), ("gradient norm", grad_norm)])?;
+            require_finite(i, [("value's gradient norm", norms[0]), ("actor's gradient norm", norms[1])])?;
+            Ok([critic, value, actor, q_mean, v_mean, weight, grad_norm])
+        })?;
         check_parameters(&self.actor.layout, networks.actor.parameters)?;
         check_parameters(&self.critics_layout, networks.critic.parameters)?;
         check_parameters(&self.value.layout, networks.value.parameters)?;
-        #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
-        let n = count as f64;
-        for sum in sums.numbers() {
-            *sum /= n;
-        }
-        Ok(sums)
+        Ok(IqlUpdate { critic, value, actor, q_mean, v_mean, weight, grad_norm })
     }
 
     fn step(
@@ -310,23 +296,14 @@ impl<F: Number> IqlEngine<F> {
     }
 }
 
-impl IqlUpdate {
-    const fn numbers(&mut self) -> [&mut f64; 7] {
-        let Self { critic, value, actor, q_mean, v_mean, weight, grad_norm } = self;
-        [critic, value, actor, q_mean, v_mean, weight, grad_norm]
-    }
-}
-
 impl IqlSettings {
     /// # Errors
     /// [`rlox_core::Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
         let is_fraction = |x: f64| (0.0..=1.0).contains(&x);
-        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
+        require_step_settings(self.learning_rate, self.max_grad_norm)?;
         let lr = self.actor_learning_rate;
         require_setting("actor_learning_rate", lr, lr >= 0.0, "at least 0")?;
-        let max_norm = self.max_grad_norm.unwrap_or(1.0);
-        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
         require_setting("tau", self.tau, is_fraction(self.tau), "0 to 1")?;
         require_setting("expectile", self.expectile, is_fraction(self.expectile), "0 to 1")?;
         require_setting("temperature", self.temperature, self.temperature >= 0.0, "at least 0")?;

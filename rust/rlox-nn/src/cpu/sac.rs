@@ -1,12 +1,14 @@
 //! SAC: learns from batches of transitions (Haarnoja et al. 2018, arXiv:1812.05905).
 
+use rlox_core::Layout;
 use rlox_core::error::{Error, Result, check_len};
-use rlox_core::{Layout, interrupt};
 
 use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
-use super::engine::{check_parameters, require_finite, require_setting};
+use super::engine::{
+    check_parameters, learn_batches, require_finite, require_setting, require_step_settings,
+};
 use super::gemm::Number;
 use super::heads::squashed::SquashedSample;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
@@ -172,31 +174,25 @@ impl<F: Number> SacEngine<F> {
         networks.critic.optimizer.check()?;
         let count = batches.check(self.actor.outputs() / 2, errors.len())?;
         check_len("noise", noise.len(), 2 * batches.actions.len(), "twice as many as of the actions")?;
-        let mut sums = SacUpdate::default();
-        for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
-            interrupt::check()?;
+        let mut error_rows = errors.chunks_mut(batches.rows);
+        let [critic, actor, temperature, q_mean, entropy, alpha, grad_norm] = learn_batches(count, |i| {
             let (batch, noise) = (batches.batch(i, count), part(noise, i, count));
-            let (mut update, norm) = self.step(networks, batch, noise, settings, errors)?;
-            require_finite(i, [("critic loss", update.critic), ("actor loss", update.actor)])?;
-            require_finite(i, [("temperature loss", update.temperature), ("values", update.q_mean)])?;
-            require_finite(i, [("entropy", update.entropy), ("gradient norm", update.grad_norm)])?;
+            let errors = error_rows.next().unwrap_or_default();
+            let (update, norm) = self.step(networks, batch, noise, settings, errors)?;
+            let SacUpdate { critic, actor, temperature, q_mean, entropy, alpha, grad_norm } = update;
+            require_finite(i, [("critic loss", critic), ("actor loss", actor)])?;
+            require_finite(i, [("temperature loss", temperature), ("values", q_mean)])?;
+            require_finite(i, [("entropy", entropy), ("gradient norm", grad_norm)])?;
             require_finite(i, [("actor's gradient norm", norm)])?;
             if (first_batch + i as u64 + 1).is_multiple_of(settings.target_update_interval) {
                 polyak_update(networks.target, networks.critic.parameters, settings.tau);
             }
-            for (sum, more) in sums.numbers().into_iter().zip(update.numbers()) {
-                *sum += *more;
-            }
-        }
+            Ok([critic, actor, temperature, q_mean, entropy, alpha, grad_norm])
+        })?;
         let [actor_layout, critics_layout] = &self.layouts;
         check_parameters(actor_layout, networks.actor.parameters)?;
         check_parameters(critics_layout, networks.critic.parameters)?;
-        #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
-        let n = count as f64;
-        for sum in sums.numbers() {
-            *sum /= n;
-        }
-        Ok(sums)
+        Ok(SacUpdate { critic, actor, temperature, q_mean, entropy, alpha, grad_norm })
     }
 
     /// Takes a step of temperature, critics and actor. Returns the results and the norm of the
@@ -338,20 +334,11 @@ fn mean<F: Number>(values: &[F]) -> f64 {
     values.iter().map(|value| value.to_f64()).sum::<f64>() / n
 }
 
-impl SacUpdate {
-    const fn numbers(&mut self) -> [&mut f64; 7] {
-        let Self { critic, actor, temperature, q_mean, entropy, alpha, grad_norm } = self;
-        [critic, actor, temperature, q_mean, entropy, alpha, grad_norm]
-    }
-}
-
 impl SacSettings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
-        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
-        let max_norm = self.max_grad_norm.unwrap_or(1.0);
-        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
+        require_step_settings(self.learning_rate, self.max_grad_norm)?;
         require_setting("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;
         if self.target_update_interval == 0 {
             return Err(Error::config("target_update_interval", 0, "at least 1"));

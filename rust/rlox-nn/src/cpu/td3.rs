@@ -1,13 +1,15 @@
 //! TD3: learns from batches of transitions (Fujimoto et al. 2018, arXiv:1802.09477).
 
+use rlox_core::Layout;
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::math::in_place;
-use rlox_core::{Layout, interrupt};
 
 use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
-use super::engine::{check_parameters, require_finite, require_setting};
+use super::engine::{
+    check_parameters, learn_batches, require_finite, require_setting, require_step_settings,
+};
 use super::gemm::Number;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
 use super::replayed::{Batches, part};
@@ -137,10 +139,9 @@ impl<F: Number> Td3Engine<F> {
         let count = batches.check(action_dim, errors.len())?;
         let expected = if settings.target_noise > 0.0 { batches.actions.len() } else { 0 };
         check_len("noise", noise.len(), expected, "as the actions where there is target_noise")?;
-        let (mut sums, mut losses) = (Td3Update::default(), (0.0, 0_u32));
-        for (i, errors) in errors.chunks_mut(batches.rows).enumerate() {
-            interrupt::check()?;
-            let batch = batches.batch(i, count);
+        let (mut error_rows, mut losses) = (errors.chunks_mut(batches.rows), (0.0, 0_u32));
+        let [critic, q_mean, grad_norm] = learn_batches(count, |i| {
+            let (batch, errors) = (batches.batch(i, count), error_rows.next().unwrap_or_default());
             self.compute_targets(networks, batch, part(noise, i, count), settings)?;
             let (loss, q, norm) = self.improve_critics(networks, batch, settings, errors)?;
             require_finite(i, [("critic loss", loss), ("values", q), ("gradient norm", norm)])?;
@@ -151,18 +152,13 @@ impl<F: Number> Td3Engine<F> {
                 polyak_update(networks.target_actor, networks.actor.parameters, settings.tau);
                 polyak_update(networks.target_critic, networks.critic.parameters, settings.tau);
             }
-            sums.critic += loss;
-            sums.q_mean += q;
-            sums.grad_norm += norm;
-        }
+            Ok([loss, q, norm])
+        })?;
         let [actor_layout, critics_layout] = &self.layouts;
         check_parameters(actor_layout, networks.actor.parameters)?;
         check_parameters(critics_layout, networks.critic.parameters)?;
-        #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
-        let n = count as f64;
         let actor = (losses.1 > 0).then(|| losses.0 / f64::from(losses.1));
-        let Td3Update { critic, q_mean, grad_norm, .. } = sums;
-        Ok(Td3Update { critic: critic / n, actor, q_mean: q_mean / n, grad_norm: grad_norm / n })
+        Ok(Td3Update { critic, actor, q_mean, grad_norm })
     }
 
     /// Computes the targets R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))) (equation 14,
@@ -277,9 +273,7 @@ impl Td3Settings {
     /// # Errors
     /// [`Error::Config`] for a setting out of its range.
     fn check(&self) -> Result<()> {
-        require_setting("learning_rate", self.learning_rate, self.learning_rate >= 0.0, "at least 0")?;
-        let max_norm = self.max_grad_norm.unwrap_or(1.0);
-        require_setting("max_grad_norm", max_norm, max_norm > 0.0, "above 0")?;
+        require_step_settings(self.learning_rate, self.max_grad_norm)?;
         require_setting("tau", self.tau, (0.0..=1.0).contains(&self.tau), "0 to 1")?;
         require_setting("target_noise", self.target_noise, self.target_noise >= 0.0, "at least 0")?;
         require_setting("noise_clip", self.noise_clip, self.noise_clip >= 0.0, "at least 0")?;
