@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from rlox.configs import nearest
-from rlox.configs.params import Code, arguments_of, display_name
+from rlox.configs.params import Code, display_name, spec_arguments
 from rlox.configs.secrets import unwrap
 from rlox.errors import ConfigError, RloxError, UnknownNameError, describe_error
 from rlox.plugins import find_entry
@@ -73,7 +73,7 @@ def _callables_in(members: Mapping[str, Any]) -> list[str]:
 
 def build_object(spec: Code, key: str, *args: Any) -> Any:
     """Load the callable that the spec names, and call it with `args` and the spec's own arguments."""
-    factory, arguments = load(spec, key), unwrap(arguments_of(spec))
+    factory, arguments = load(spec, key), unwrap(spec_arguments(spec))
     if not callable(factory):
         raise ConfigError(f"{key}={display_name(spec)}: expected a class or a function")
     try:

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
 from rlox.configs.arguments import arguments_of
 from rlox.configs.schedules import conflicting_fields
-from rlox.errors import UnknownNameError
+from rlox.errors import ConfigError, UnknownNameError
 
 __all__ = ["preset_algorithms", "preset_candidates", "preset_names", "preset_options"]
 
@@ -49,6 +49,9 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
         for argument in arguments
         if argument.is_used and not argument.is_hidden and argument.field.name in data.get(argument.part, {})
     }
+    for part in ("algo", "env", "buffer"):
+        for key in set(data.get(part, {})) - {o.field.name for o in arguments if o.part == part}:
+            raise ConfigError(f"the preset {full_name} has the key {part}.{key}, which algo={algo} does not")
     conflicting = _conflicting_arguments(algo, options)
     remaining = {name: value for name, value in preset_arguments.items() if name not in conflicting}
     if not any((remaining | options).get(name) for name in ("normalize_obs", "normalize_reward")):
@@ -80,6 +83,6 @@ def _conflicting_arguments(algo: str, options: dict[str, Any]) -> set[str]:
     by_field = {arguments[name].field.name: o for name, o in options.items() if name in arguments}
     config_classes = [ALGO_CONFIGS[algo], *(BUFFER_CONFIGS[kind] for kind in ALGO_CONFIGS[algo].buffers)]
     conflicting = {name for kind in config_classes for name in conflicting_fields(kind, by_field)}
-    if "hidden" in options and arguments["hidden"].is_hidden:
+    if (hidden := arguments.get("hidden")) and hidden.is_hidden and "hidden" in options:
         conflicting.add("net_arch")
     return {o.name for o in arguments.values() if o.field.name in conflicting and o.part != "env"}

@@ -138,7 +138,10 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
 
 
 class DPO(TextAlgorithm):
-    """Direct preference optimization of a language model."""
+    """Direct preference optimization of a language model.
+
+    The pairs of a task are its right answers and similar wrong ones.
+    """
 
     name = "dpo"
     make = staticmethod(make)

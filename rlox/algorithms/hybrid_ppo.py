@@ -48,7 +48,7 @@ class HybridPPO(Algorithm):
 
     One call into Rust collects a rollout: without the Python interpreter it acts, steps the environments,
     writes the rollout and computes the values. Collection and updates alternate, so every rollout uses the
-    latest weights.
+    latest weights. It takes native environments only (`rlox.native_env_ids()`), with Discrete or Box actions.
     """
 
     name = "hybrid_ppo"

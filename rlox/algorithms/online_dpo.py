@@ -15,7 +15,7 @@ from rlox.algorithms.text.generation import make_generation_source
 from rlox.algorithms.text.learner import completion_metrics
 from rlox.algorithms.text.objects import PREFERENCE_OBJECT, PreferenceFunction
 from rlox.configs import OnlineDPOConfig, RunConfig
-from rlox.configs.params import arguments_of, display_name
+from rlox.configs.params import display_name, spec_arguments
 from rlox.configs.secrets import unwrap
 from rlox.errors import RewardError
 from rlox.importing import load
@@ -103,7 +103,7 @@ def make(config: RunConfig, context: BuildContext) -> RunComponents:
     preference: Any = text.objects.preference
     if preference is None and algo.preference is not None:
         key, spec = "algo.preference", algo.preference
-        arguments = unwrap(arguments_of(spec))
+        arguments = unwrap(spec_arguments(spec))
         preference = bind_arguments(display_name(spec), load(spec, key), arguments, key)
         require_takes_pairs(preference, f"{key}={display_name(spec)}")
     source = make_generation_source(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rlox.configs.buffers import UniformConfig
 from rlox.configs.check import dotted_items
 from rlox.configs.env import EnvConfig
-from rlox.configs.params import arguments_of
+from rlox.configs.params import spec_arguments
 from rlox.configs.run import RunConfig
 from rlox.configs.secrets import EnvVarRef, is_secret
 from rlox.errors import ConfigError
@@ -62,7 +62,7 @@ def _plaintext_secrets(run: RunConfig) -> list[str]:
     ]
     argument_groups = [("env.kwargs.", run.env.kwargs)]
     argument_groups += [
-        ("", arguments_of(spec)) for specs in spec_groups for spec in specs if isinstance(spec, Mapping)
+        ("", spec_arguments(spec)) for specs in spec_groups for spec in specs if isinstance(spec, Mapping)
     ]
     return [
         f"{prefix}{key} is written to the run's files as it was typed; to keep it out of them, give "

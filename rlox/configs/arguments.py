@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from functools import cache
@@ -28,7 +29,7 @@ class Argument:
     name: str
     part: str  # algo, env or buffer; empty for the run itself
     field: Field[Any]
-    is_used: bool = True  # False: inherited, and the algorithm accepts only the default
+    is_used: bool = True  # False: the algorithm accepts only the default
     note: str = ""  # added to the documentation
 
     @property
@@ -63,7 +64,7 @@ class Argument:
         if self.is_hidden:
             return "width of two hidden layers, in place of net_arch"
         texts = [self.field.metadata.get("doc", ""), expected_text(self.field), self.note]
-        return "; ".join(text for text in texts if text)
+        return re.sub(r"\bnull\b", "None", "; ".join(text for text in texts if text))
 
 
 def arguments_of(config_class: type[AlgorithmConfig]) -> Mapping[str, Argument]:
@@ -81,18 +82,20 @@ def _arguments_of(config_class: Any) -> Mapping[str, Argument]:
     arguments: dict[str, Argument] = {}
     for argument in _all_arguments(config_class):
         other = arguments.setdefault(argument.name, argument)
-        if other.part != argument.part:
+        is_same_buffer_key = other.part == argument.part == "buffer" and other.key == argument.key
+        if other is not argument and not is_same_buffer_key:
             algo = config_class.__dataclass_fields__["name"].default
             raise ConfigError(
                 f"algo={algo}: its class cannot have an argument {argument.name}, which would set "
-                f"{other.key} and {argument.key}; in {config_class.__name__} declare {other.key} with "
-                "another name, or with param(argument=...)"
+                f"{other.key} and {argument.key}; declare {other.key} with another name, or with "
+                "param(argument=...)"
             )
     return arguments
 
 
 def _all_arguments(config_class: type[AlgorithmConfig]) -> Iterator[Argument]:
     n_envs = config_class.default_overrides.get("env.n_envs", EnvConfig.n_envs)
+    unused = config_class.unused_env_fields
     notes = {"env.n_envs": f"None: {n_envs}, or as many as a vectorised environment has"}
     for f in fields(config_class):
         if f.name != "name":
@@ -103,7 +106,8 @@ def _all_arguments(config_class: type[AlgorithmConfig]) -> Iterator[Argument]:
     for part, part_class in parts:
         for f in fields(part_class):
             if (part, f.name) != ("env", "id"):  # the environment itself is an argument of the class
-                yield Argument(_argument_name(f), part, f, note=notes.get(f"{part}.{f.name}", ""))
+                is_used = part != "env" or (unused is not None and f.name not in unused)
+                yield Argument(_argument_name(f), part, f, is_used, notes.get(f"{part}.{f.name}", ""))
     yield from (Argument(name, "", RunConfig.__dataclass_fields__[name]) for name in _RUN_FIELDS)
 
 

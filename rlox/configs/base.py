@@ -51,6 +51,8 @@ class AlgorithmConfig:
     # The fields that the native engine implements, if backend=native is a choice. If another field differs
     # from its default, torch learns. Add a field when Rust implements it.
     native_fields: ClassVar[frozenset[str]] = frozenset()
+    # The fields of `env` that it does not use, of which only the default is accepted; None: it uses none.
+    unused_env_fields: ClassVar[frozenset[str] | None] = frozenset()
     # Inherited fields that the algorithm does not use, and why: --help omits them, and only the default is
     # accepted.
     drops: ClassVar[Mapping[str, str]] = {}

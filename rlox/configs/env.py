@@ -8,8 +8,6 @@ from typing import Any
 from rlox.configs.params import Code, code, param
 from rlox.errors import ConfigError
 
-__all__ = ["AtariConfig", "is_ale"]
-
 _DQN = "Mnih et al. 2015, methods and extended data table 1"
 
 

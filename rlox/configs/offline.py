@@ -38,6 +38,7 @@ class OfflineAlgorithmConfig(AlgorithmConfig):
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "updates"
     batch_name: ClassVar[str] = "updates"
     buffers: ClassVar[tuple[str, ...]] = ("offline",)
+    unused_env_fields: ClassVar[frozenset[str] | None] = frozenset(UNUSED_ENV_FIELDS)
     native_fields: ClassVar[frozenset[str]] = COMMON_NATIVE_FIELDS | {
         "batch_size", "standardize_obs", "obs_dim", "act_dim", "continuous"
     }  # fmt: skip

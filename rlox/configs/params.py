@@ -22,23 +22,6 @@ from rlox.configs.name_suggestions import nearest
 from rlox.configs.secrets import EnvVarRef, references
 from rlox.errors import ConfigError
 
-__all__ = [
-    "CONVOLUTIONS",
-    "Code",
-    "arguments_of",
-    "as_code",
-    "backend_field",
-    "code",
-    "code_paths",
-    "display_name",
-    "encoder_features_field",
-    "encoder_field",
-    "image_channels_field",
-    "plain_argument",
-    "require_trusted",
-    "spec_name",
-]
-
 _INTERVAL = re.compile(r"^([\[(])\s*(-?inf|-?[\d.eE+-]+)\s*,\s*(-?inf|-?[\d.eE+-]+)\s*([\])])$")
 
 
@@ -70,7 +53,7 @@ def param(
     one of them may be given. `only_with` names the switch without which the field has no effect. `source` is
     the origin of the default (paper, table, library). `verbatim` allows any text, such as a path, also on
     the command line. `scheduled`: the value may change over the run (`configs.schedules`). `anneals` names
-    the field that this switch decreases to 0. `code`: the field names user code (`configs.code`): one, many,
+    the field that this switch decreases to 0. `code`: the field names user code (`code` below): one, many,
     id for an environment's id, or url for a server's address. `plugin` is the kind of plugins whose names are
     also allowed. `hint` is added to the error for a value of the wrong type. `null_word` is a word that
     means null. `argument` is the field's name as an argument of an algorithm's class, if it is another one
@@ -197,7 +180,7 @@ def spec_name(spec: Code) -> str:
     return str(spec["name"] if isinstance(spec, Mapping) else spec)
 
 
-def arguments_of(spec: Code) -> dict[str, Any]:
+def spec_arguments(spec: Code) -> dict[str, Any]:
     """Return the arguments of a spec."""
     return {k: v for k, v in spec.items() if k != "name"} if isinstance(spec, Mapping) else {}
 
@@ -223,7 +206,7 @@ def code_paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             for spec in (s for s in specs if s is not None and not callable(s)):
                 if _PATH.fullmatch(spec_name(spec)):
                     yield key, spec_name(spec)
-                yield from _importable_texts(arguments_of(spec), key)
+                yield from _importable_texts(spec_arguments(spec), key)
 
 
 def require_trusted(

@@ -22,8 +22,6 @@ from rlox.configs.text import TASKS, TextAlgorithmConfig
 from rlox.errors import ConfigError
 from rlox.plugins import PluginRegistry
 
-__all__ = ["require_task", "search_note", "with_task"]
-
 ALGO_CONFIGS: PluginRegistry[type[AlgorithmConfig]] = PluginRegistry(
     {name: plugin.config for name, plugin in BUILTIN_ALGORITHMS.items()}, "algo", algorithm_config
 )

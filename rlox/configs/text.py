@@ -25,6 +25,7 @@ class TextAlgorithmConfig(AlgorithmConfig):
     """Text algorithms count prompts, as samples; no environment is stepped."""
 
     unit: ClassVar[Literal["env_steps", "updates", "samples"]] = "samples"
+    unused_env_fields: ClassVar[frozenset[str] | None] = None
     action_kinds: ClassVar[tuple[str, ...]] = ()
     default_overrides: ClassVar[dict[str, Any]] = {
         "env.n_envs": 1,

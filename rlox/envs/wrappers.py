@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from rlox.configs import EnvConfig, nearest
 from rlox.configs.env import is_ale, is_preprocessed_game, training_reward_clip
-from rlox.configs.params import Code, arguments_of, display_name
+from rlox.configs.params import Code, display_name, spec_arguments
 from rlox.envs.base import LIFE_LOST, TRUE_RETURN, to_flag, to_reward
 from rlox.envs.builtin_wrappers import ActionRepeat, HideVelocities, StickyActions
 from rlox.envs.engines.atari import AtariGame
@@ -232,7 +232,7 @@ def _named_wrapper(spec: Code, key: str, env_id: str) -> Callable[[Env], Env]:
     name, by_name = display_name(spec), WRAPPERS_BY_NAME.get(display_name(spec))
     if by_name is None:
         load(spec, key)  # at once, so that an error comes before anything is made
-    elif unexpected_arguments := sorted(arguments_of(spec)):
+    elif unexpected_arguments := sorted(spec_arguments(spec)):
         raise ConfigError(f"{key}: {name} takes no arguments, got {', '.join(unexpected_arguments)}")
 
     def wrap(env: Env) -> Env:

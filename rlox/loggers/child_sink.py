@@ -25,11 +25,11 @@ from rlox.loggers.base import Row
 
 __all__ = ["ChildSink", "require_answer"]
 
-TIMEOUT = 60.0  # seconds; a server may take 30 for a request
+ANSWER_TIMEOUT = 60.0  # seconds; a server may take 30 for a request
 HEALTH_PATHS = {"wandb": "/healthz", "mlflow": "/health"}  # health endpoint, by logger
 
 
-def require_answer(logger: str, address: str, timeout: float = TIMEOUT) -> None:
+def require_answer(logger: str, address: str, timeout: float = ANSWER_TIMEOUT) -> None:
     """Raise `StorageError` if no server answers at an address, or only with a server error (5xx).
 
     Any other answer, even a refusal, is left to the logger's library, which handles keys, certificates and

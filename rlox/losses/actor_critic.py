@@ -89,16 +89,16 @@ def critics_gradient(q: Tensor, target: Tensor, weights: Tensor | None = None) -
 def expectile_loss(values: Tensor, targets: Tensor, expectile: float) -> Tensor:
     """Return E[|tau - 1(u < 0)| u^2] with u = target - value and tau = `expectile`; inputs are `[B]`."""
     error = targets - values
-    return (_weights(error, expectile) * error.square()).mean()
+    return (_expectile_weights(error, expectile) * error.square()).mean()
 
 
 def expectile_gradient(values: Tensor, targets: Tensor, expectile: float) -> Tensor:
     """Return d `expectile_loss` / d values: -2 |tau - 1(u < 0)| u / B; `[B]`."""
     error = targets - values
-    return _weights(error, expectile) * error * (-2.0 / len(error))
+    return _expectile_weights(error, expectile) * error * (-2.0 / len(error))
 
 
-def _weights(error: Tensor, expectile: float) -> Tensor:
+def _expectile_weights(error: Tensor, expectile: float) -> Tensor:
     return torch.where(error < 0, 1.0 - expectile, expectile).to(error.dtype)
 
 

@@ -58,8 +58,8 @@ __all__ = ["Algorithm"]
 class Algorithm(ArgumentConstructor, SB3Aliases):
     """Trains a learner on the batches of a source; also plays, evaluates and saves its policy.
 
-    The arguments of a subclass such as `PPO` are the fields of its configuration and `object_arguments`. A
-    subclass with a constructor of its own calls `super().__init__` with such arguments.
+    The arguments of a subclass such as `PPO` are the fields of the algorithm, its buffers, the environment
+    and the run, and `object_arguments`. Its own constructor calls `super().__init__` with such arguments.
     """
 
     @staticmethod
@@ -69,7 +69,7 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
 
     def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
         """Initialise from the constructor's arguments: objects, and fields of the configuration."""
-        env = resolve_env(objects["env_id"], objects["env"], DEFAULT_ENV)
+        env = resolve_env(objects["env_id"], objects["env"], self.object_arguments["env_id"].default)
         policy = fields.get("policy")
         if module := policy if is_module(policy) else None:
             fields["policy"] = object_name(module)

@@ -48,16 +48,27 @@ class AlgorithmType(ABCMeta):
 
     @property
     def __signature__(cls) -> Signature:
-        if not _has_common_constructor(cls):
+        try:
+            parameters = list(_parameters(cls)) if _has_common_constructor(cls) else None
+        except ConfigError:  # the constructor raises it
+            parameters = None
+        if parameters is None:
             raise AttributeError("__signature__")  # `inspect` then reads `__init__`
-        return Signature(list(_parameters(cls)), return_annotation=None)
+        return Signature(parameters, return_annotation=None)
 
     @property
-    def __doc__(cls) -> str | None:  # type: ignore[override]  # writable in `type`
+    def __doc__(cls) -> str | None:
         text = vars(cls).get("__doc__")
-        if text is None or not _has_common_constructor(cls):
+        if not _has_common_constructor(cls):
             return text
-        return "\n".join([inspect.cleandoc(text), *_argument_lines(cls)])
+        try:
+            return "\n".join([inspect.cleandoc(text or ""), *_argument_lines(cls)])
+        except ConfigError:
+            return text
+
+    @__doc__.setter
+    def __doc__(cls, text: str | None) -> None:
+        type.__dict__["__doc__"].__set__(cls, text)
 
 
 class ArgumentConstructor(metaclass=AlgorithmType):
@@ -66,7 +77,8 @@ class ArgumentConstructor(metaclass=AlgorithmType):
     name: ClassVar[str]
     # The arguments that may be given by position, in their order; all others are given by name.
     positional: ClassVar[tuple[str, ...]] = ("env_id", "n_envs", "seed", "logger", "callbacks")
-    # The arguments that are no fields of the configuration.
+    # The arguments that are no fields of the configuration. A class that adds one reads it in
+    # `_init_from_arguments`.
     object_arguments: ClassVar[Mapping[str, ObjectArgument]] = ENV_OBJECTS
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -96,18 +108,28 @@ def _bind(
 def _split(
     cls: type[ArgumentConstructor], arguments: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the objects among the arguments, with `None` for absent ones, and fields of the configuration.
-
-    Raises `ConfigError` if an object's name is also the argument of a field.
-    """
-    for name in cls.object_arguments:
-        if field_argument := arguments_of(ALGO_CONFIGS[cls.name]).get(name):
-            raise ConfigError(
-                f"algo={cls.name}: {cls.__name__} takes {name}, so {field_argument.key} cannot have this "
-                f"argument too; declare it with param(argument=...)"
-            )
-    objects = {name: arguments.get(name) for name in cls.object_arguments}
+    """Return the objects among the arguments, with their defaults, and fields of the configuration."""
+    if arguments.get("env_id", cls) is None and "env_id" in cls.object_arguments:
+        raise ConfigError("env_id=None: expected an environment; leave env_id out for the default")
+    _require_own_names(cls)
+    objects = {name: arguments.get(name, o.default) for name, o in cls.object_arguments.items()}
     return objects, {name: value for name, value in arguments.items() if name not in objects}
+
+
+def _require_own_names(cls: type[ArgumentConstructor]) -> None:
+    """Raise `ConfigError` if an object and a field have one argument, or a positional argument is neither."""
+    fields = arguments_of(ALGO_CONFIGS[cls.name])
+    for name in cls.object_arguments:
+        if name in fields:
+            raise ConfigError(
+                f"algo={cls.name}: {cls.__name__} takes {name}, so {fields[name].key} cannot have this "
+                "argument too; declare it with param(argument=...)"
+            )
+    for name in cls.positional:
+        if name not in fields and name not in cls.object_arguments:
+            raise ConfigError(
+                f"{cls.__name__}.positional has {name}, which is no argument of algo={cls.name}"
+            )
 
 
 def _has_common_constructor(cls: AlgorithmType) -> TypeGuard[type[ArgumentConstructor]]:
@@ -118,10 +140,9 @@ def _has_common_constructor(cls: AlgorithmType) -> TypeGuard[type[ArgumentConstr
 
 def _shown_arguments(cls: type[ArgumentConstructor]) -> dict[str, ObjectArgument | Argument]:
     """Return the arguments in the order of the signature: positional ones first."""
+    _require_own_names(cls)
     fields = {
-        name: argument
-        for name, argument in arguments_of(ALGO_CONFIGS[cls.name]).items()
-        if argument.is_used and (argument.part != "env" or "env_id" in cls.object_arguments)
+        name: argument for name, argument in arguments_of(ALGO_CONFIGS[cls.name]).items() if argument.is_used
     }
     all_arguments: dict[str, ObjectArgument | Argument] = {**cls.object_arguments, **fields}
     return {name: all_arguments[name] for name in dict.fromkeys([*cls.positional, *all_arguments])}
@@ -161,7 +182,7 @@ def _section(title: str, arguments: Mapping[str, ObjectArgument | Argument]) -> 
         yield from textwrap.wrap(argument.doc, 100, initial_indent="    ", subsequent_indent="    ")
 
 
-# Arguments of `learn`.
+# Arguments of Stable-Baselines3's `learn`, and what rlox has instead.
 LEARN_ARGUMENTS = {
     "progress_bar": "progress=True",
     "callback": "callbacks=... where the algorithm is made",
@@ -169,7 +190,7 @@ LEARN_ARGUMENTS = {
     "tb_log_name": "a command-line setting: rlox train logger=tensorboard run.name=TEXT",
     "reset_num_timesteps": "not needed: totals count from the start; a new object starts at step 0",
 }
-# Attributes and methods of a model.
+# Attributes and methods of a model of Stable-Baselines3, and what rlox has instead.
 MODEL_ATTRIBUTES = {
     "num_timesteps": "clock.env_steps",
     "env": "env_id, the name of the environment; training and evaluate() step separate copies",

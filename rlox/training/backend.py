@@ -283,9 +283,10 @@ def _find_measurement(measured: list[dict[str, Any]], width: int, rows: int) -> 
 
 def unsupported_fields(config: AlgorithmConfig) -> str:
     """Name a field that the native engine does not implement, in words; empty if it implements all."""
-    algo: Any = config  # each subclass declares name and backend
-    engines = algo.__dataclass_fields__["backend"].metadata["choices"]
-    if NATIVE not in engines or algo.name not in ALGO_CONFIGS.builtin_names:
+    algo: Any = config  # each subclass declares name
+    backend_field = algo.__dataclass_fields__.get("backend")
+    engines = backend_field.metadata.get("choices") if backend_field is not None else None
+    if algo.name not in ALGO_CONFIGS.builtin_names or NATIVE not in (engines or ()):
         return f"{algo.name} has no native engine"
     for field in fields(config):
         value = getattr(config, field.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, cast
+from typing import Any
 
 import gymnasium as gym
 
@@ -44,7 +44,7 @@ DEFAULT_ENV = "CartPole-v1"  # of a façade that is given no environment
 def _unknown_argument(algo: str, name: str, object_arguments: Iterable[str]) -> UnknownNameError:
     """Return the error for an unknown argument, with what rlox has instead, or similar names."""
     arguments = arguments_of(ALGO_CONFIGS[algo])
-    hint = nearest(name, {*arguments, *object_arguments})
+    hint = nearest(name, {*(o.name for o in arguments.values() if o.is_used), *object_arguments})
     replacements = [o.name for o in arguments.values() if o.field.name == name and name != "name"]
     if replacement := _FOREIGN_ARGUMENTS.get(name) or " or ".join(replacements):
         hint = f"; here that is {replacement}"
@@ -137,9 +137,11 @@ def resolve_env(env_id: EnvLike | None, env: EnvLike | None, default: EnvLike) -
             f"'{env_id}' is in the environment's place: give the environment alone, e.g. PPO('CartPole-v1'); "
             "its spaces determine the policy, or pass a module of your own: policy=..."
         )
-    if env_id is not None and env is not None:
+    if env is None:
+        return default if env_id is None else env_id
+    if env_id is not None and env_id is not default:
         raise ConfigError("env and env_id are two names of the same argument; give one of them")
-    return default if env_id is env is None else cast(EnvLike, env if env_id is None else env_id)
+    return env
 
 
 def tuned_arguments(

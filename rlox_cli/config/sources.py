@@ -74,7 +74,7 @@ class SchemaSource(ConfigSource):
         return self.schema.node(path) if start == ROOT else None
 
 
-GROUPS = {group.name: group for group in (ALGO, LOGGER)}
+REGISTRY_GROUPS = {group.name: group for group in (ALGO, LOGGER)}
 ALGO_FOLDERS = ("schema/brings", BUFFER_FOLDER)  # other folders with an option per algorithm
 
 
@@ -97,7 +97,7 @@ class RegistrySource(ConfigSource):
 
     def is_group(self, config_path: str) -> bool:
         """Return whether the path is the root, a group of options, or a folder in a plugin's conf folder."""
-        return config_path in ("", *GROUPS) or any(
+        return config_path in ("", *REGISTRY_GROUPS) or any(
             (folder / config_path).is_dir() for _, folder in plugins.conf_folders()
         )
 
@@ -110,7 +110,7 @@ class RegistrySource(ConfigSource):
         if (option := self._option(config_path)) is None:
             return self._load_file(config_path)
         group, name = option
-        registry = GROUPS[ALGO.name if group in ALGO_FOLDERS else group].registry
+        registry = REGISTRY_GROUPS[ALGO.name if group in ALGO_FOLDERS else group].registry
         return ConfigResult(
             provider=self.provider,
             path=f"{self.scheme()}://{config_path}",
@@ -145,7 +145,7 @@ class RegistrySource(ConfigSource):
 
 def _registered_options(group: str) -> list[str]:
     """Return the options of a group that this source has: built-in loggers have files."""
-    if group not in GROUPS:
+    if group not in REGISTRY_GROUPS:
         return []
     builtin_names = ALGO_CONFIGS.builtin_names if group == ALGO.name else ()
     return sorted({*builtin_names, *plugins.plugin_names(group)})
@@ -218,7 +218,7 @@ class GymnasiumSource(ConfigSource):
 
 
 class RloxSearchPath(SearchPathPlugin):
-    """Puts the user's folders first in the search path, and variants, plugins, defaults and ids last.
+    """Puts the user's folders first in the search path; variants, registry, schema and Gymnasium's ids last.
 
     `config_dir` is the folder of `--config-dir`. Hydra itself would put this folder last, or leave it
     out when it composes without a command line.

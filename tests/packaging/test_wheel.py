@@ -151,6 +151,9 @@ def test_the_wheel_has_the_config_tree_unchanged(contents):
     expected = {
         f"rlox_cli/{p.relative_to(ROOT).as_posix()}": p.read_bytes() for p in (ROOT / "conf").rglob("*.yaml")
     }
+    for p in (ROOT / "rlox" / "tuned").rglob("*.yaml"):  # conf/tuned links to it
+        name = p.relative_to(ROOT / "rlox").as_posix()
+        expected |= dict.fromkeys([f"rlox/{name}", f"rlox_cli/conf/{name}"], p.read_bytes())
     packed = {n: data for n, data in contents.items() if n.endswith(".yaml")}
     assert packed == expected
     assert "rlox_cli/conf/train.yaml" in packed

@@ -90,13 +90,14 @@ def build_off_policy_run(
     context: BuildContext,
     build_learner: OffPolicyBuilder,
     *,
-    memory: type[ReplaySampler] | None = None,
+    sampler: type[ReplaySampler] | None = None,
     actor: type[BaseActor[Any]] | None = None,
 ) -> RunComponents:
     """Build a run whose learner, from `build_learner`, gets transitions replayed from `config.buffer`.
 
-    `memory` is a subclass of `ReplaySampler` that stores and draws transitions in its own way, `actor` the
-    class that acts in evaluation.
+    `sampler` is a subclass of `ReplaySampler` with the same constructor, which stores and draws transitions
+    in its own way; Rust then does not draw. `actor` is the class that acts in evaluation; with the native
+    engine it is a subclass of `NativeActor`.
     """
     if context.policy is not None:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
@@ -107,7 +108,7 @@ def build_off_policy_run(
         cleanup.enter_context(close_on_error(env, context.env))
         require_actions(config, env.actions)
         hindsight = _make_hindsight(config, env, make_env, cleanup)
-        return _build(config, context, build_learner, env, hindsight, memory or ReplaySampler, actor)
+        return _build(config, context, build_learner, env, hindsight, sampler or ReplaySampler, actor)
 
 
 def _build(
@@ -116,13 +117,13 @@ def _build(
     build_learner: OffPolicyBuilder,
     env: VectorEnv,
     hindsight: HindsightRelabeler | None,
-    memory: type[ReplaySampler],
+    sampler: type[ReplaySampler],
     actor_class: type[BaseActor[Any]] | None,
 ) -> RunComponents:
     """Build exploration, source, learner, actor and evaluator for the environments."""
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     encoder_spec = make_encoder_spec(algo, env.observations, env_config.id)
-    replay_sampler = _make_replay_sampler(config, memory, env, hindsight, context, encoder_spec.cost)
+    replay_sampler = _make_replay_sampler(config, sampler, env, hindsight, context, encoder_spec.cost)
     # the target network has no gradient and no moments
     networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
     encoder_parameters = encoder_spec.cost.parameters * algo.n_encoders
@@ -147,9 +148,9 @@ def _build(
         *normalizers,
         _exploring_context(components.policy),
     )
-    source = (  # a call into Rust that also draws does not know another memory
+    source = (  # a call into Rust that also draws does not know another sampler
         NativeReplaySource(components.learner, *source_args)
-        if memory is ReplaySampler
+        if sampler is ReplaySampler
         and isinstance(components.learner, FusedReplayLearner)
         and isinstance(components.exploration, NativeExplorationPolicy)
         else ReplaySource(*source_args)
@@ -197,7 +198,7 @@ def _make_hindsight(
 
 def _make_replay_sampler(
     config: RunConfig,
-    memory: type[ReplaySampler],
+    sampler: type[ReplaySampler],
     env: VectorEnv,
     hindsight: HindsightRelabeler | None,
     context: BuildContext,
@@ -217,7 +218,7 @@ def _make_replay_sampler(
     sizes = (algo.batch_size, algo.n_step, algo.gamma, full_bytes)
     frames = 1 if hindsight else frames_to_share(env.observations)
     make_one_hot_buffer = None if packing is None else make
-    replay_sampler = memory(buffer, buffer_config, *sizes, hindsight, frames, packing, make_one_hot_buffer)
+    replay_sampler = sampler(buffer, buffer_config, *sizes, hindsight, frames, packing, make_one_hot_buffer)
     if context.fills_buffer:
         _require_enough_memory(
             algo, env, replay_sampler, option_name, context.device_name == "cpu", encoder_cost

@@ -44,6 +44,7 @@ from rlox.training.setup import config_from_arguments, resolve_env
 
 __all__ = [
     "NO_ENV",
+    "DatasetArgument",
     "OfflineAlgorithm",
     "OfflineFactories",
     "PolicyAndLearner",
@@ -132,6 +133,8 @@ class OfflineAlgorithm(Algorithm):
         env, dataset = resolve_env(objects["env_id"], objects["env"], NO_ENV), objects["dataset"]
         if fields.get("continuous") is None and env == NO_ENV:
             fields["continuous"] = True
+        if dataset is not None and fields.get("buffer_path") is not None:
+            raise ConfigError("dataset and buffer_path are two names of the same argument; give one of them")
         if isinstance(dataset, str | PathLike):
             fields["buffer_path"], dataset = fspath(dataset), None
         config = config_from_arguments(self.name, env, fields, self.object_arguments)

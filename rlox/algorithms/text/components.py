@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlox.algorithms.text.inputs import is_new_model, make_codec, make_model, make_prompts
 from rlox.algorithms.text.objects import TextRuntimeObjects
 from rlox.configs import RunConfig
-from rlox.configs.params import Code, arguments_of, display_name, is_object_name, object_name
+from rlox.configs.params import Code, display_name, is_object_name, object_name, spec_arguments
 from rlox.configs.run import require_task
 from rlox.configs.secrets import unwrap
 from rlox.configs.text import REWARDS, GenerationConfig, TextAlgorithmConfig
@@ -143,7 +143,7 @@ def _make_single_reward(
     """Make one reward: a built-in one by name, or a function."""
     if spec not in REWARDS:
         name = display_name(spec)
-        function = bind_arguments(name, load(spec, key), unwrap(arguments_of(spec)), key)
+        function = bind_arguments(name, load(spec, key), unwrap(spec_arguments(spec)), key)
         return FunctionReward([(name, function)], codec, columns)
     if codec is None:
         raise ConfigError(

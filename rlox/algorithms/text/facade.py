@@ -69,7 +69,10 @@ class TextAlgorithm(Algorithm):
     def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
         """Initialise from the constructor's arguments: objects, and fields of the configuration."""
         _reject_uncalled_overrides(type(self))
-        server = None if isinstance(fields.get("server"), str) else fields.pop("server", None)
+        takes_server = "server" in arguments_of(ALGO_CONFIGS[self.name])
+        # the name of a kind of server is a value of the configuration
+        is_object = takes_server and not isinstance(fields.get("server"), str)
+        server = fields.pop("server", None) if is_object else None
         model, functions = objects["model"], as_reward_functions(objects["reward_fn"])
         is_folder = isinstance(model, str | PathLike)
         text_objects = TextRuntimeObjects(

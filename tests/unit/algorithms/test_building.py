@@ -25,7 +25,7 @@ from rlox.envs.make import make_vec
 from rlox.errors import ConfigError, EnvError, RloxError, UnsupportedSpaceError
 from rlox.rng import Streams
 from rlox.sources.replay_sampler import ReplaySampler
-from rlox.training.actor import Actor
+from rlox.training.actor import Actor, NativeActor
 from rlox.training.components import BuildContext
 
 
@@ -146,7 +146,7 @@ def test_on_policy_parts_refuse_actions_of_a_kind_that_the_learner_does_not_take
 
 
 class CountingSampler(ReplaySampler):
-    """A memory that counts the draws."""
+    """A sampler that counts the draws."""
 
     draws = 0
 
@@ -155,34 +155,43 @@ class CountingSampler(ReplaySampler):
         return super().sample(*args, **kwargs)
 
 
-class CountingActor(Actor):
-    """An actor that counts how often it was made."""
+MADE_ACTORS: list[str] = []
 
-    made = 0
+
+class OwnActor(Actor):
+    """An actor that tells that it was made."""
 
     def __init__(self, *args: Any) -> None:
-        type(self).made += 1
+        MADE_ACTORS.append("torch")
+        super().__init__(*args)
+
+
+class OwnNativeActor(NativeActor):
+    """An actor of the native engine that tells that it was made."""
+
+    def __init__(self, *args: Any) -> None:
+        MADE_ACTORS.append("native")
         super().__init__(*args)
 
 
 @pytest.mark.parametrize("backend", ["torch", "native"])
-def test_off_policy_runs_learn_from_a_memory_of_the_researchers_own(
+def test_off_policy_runs_learn_from_a_sampler_of_the_researchers_own(
     backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build_with_own(*args: Any) -> Any:
-        actor = {"actor": CountingActor} if backend == "torch" else {}
-        return build_off_policy_run(*args, memory=CountingSampler, **actor)
+        actor = OwnActor if backend == "torch" else OwnNativeActor
+        return build_off_policy_run(*args, sampler=CountingSampler, actor=actor)
 
     small: dict[str, Any] = {"learning_starts": 8, "batch_size": 4, "net_arch": (8,), "backend": backend}
     usual = TD3("Pendulum-v1", **small)
     usual.train(40)
     monkeypatch.setattr(td3_module, "build_off_policy_run", build_with_own)
     monkeypatch.setattr(CountingSampler, "draws", 0)
-    monkeypatch.setattr(CountingActor, "made", 0)
+    MADE_ACTORS.clear()
     own = TD3("Pendulum-v1", **small)
     own.train(40)
     assert CountingSampler.draws > 0
-    assert CountingActor.made == (backend == "torch")
+    assert [backend] == MADE_ACTORS
     assert_same_state(pack_state(own.learner.state()), pack_state(usual.learner.state()))
 
 

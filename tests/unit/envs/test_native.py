@@ -13,7 +13,7 @@ from helpers.envs import Countdown
 from rlox import SingleEnv, VecEnv, _core, native_env_ids
 from rlox.algorithms import PPO
 from rlox.configs import EnvConfig, make
-from rlox.envs.ids import NativeGymEnv, native_ids, register
+from rlox.envs.ids import NativeGymEnv, native_ids, register_native_envs
 from rlox.envs.make import make_vec, uses_native
 from rlox.envs.native import NativeVecEnv, native_env_class
 from rlox.envs.snapshot import can_save, restore_env, save_env
@@ -70,7 +70,7 @@ def test_native_env_class_finds_the_class_in_the_module_of_the_id() -> None:
 def test_registering_leaves_gymnasiums_own_environments_alone() -> None:
     assert native_ids(_core) == native_env_ids()
     before = dict(gym.registry)
-    register(_core)
+    register_native_envs(_core)
     assert gym.registry == before
 
 

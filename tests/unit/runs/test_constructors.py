@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlox.algorithms import ALGORITHMS, PPO, SAC, TD3BC
+from rlox.algorithms import ALGORITHMS, BC, DPO, PPO, SAC, SFT, TD3BC
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, EnvConfig, PPOConfig, RunConfig, param
 from rlox.configs.arguments import arguments_of
 from rlox.errors import ConfigError, UnknownNameError
+from rlox.runs.constructor import ObjectArgument
 
 ENV = "env_id n_envs seed logger callbacks"
 POLICY = "env_id n_envs seed policy logger callbacks"
@@ -154,6 +155,15 @@ class LoggerFieldConfig(PPOConfig):
 
 
 @dataclass(frozen=True)
+class TwiceConfig(PPOConfig):
+    """A plugin's configuration with one argument for two fields."""
+
+    name: str = param("twice_ppo", "the algorithm", choices=("twice_ppo",))
+    width: int = param(2, "the width")
+    depth: int = param(2, "the depth", argument="width")
+
+
+@dataclass(frozen=True)
 class RenamedConfig(PPOConfig):
     """A plugin's configuration that gives its field another argument."""
 
@@ -177,11 +187,74 @@ def test_a_plugin_whose_argument_would_set_two_fields_is_refused_by_name(
         mine("CartPole-v1")
     assert str(refused.value) == (
         "algo=workers_ppo: its class cannot have an argument workers, which would set algo.workers and "
-        "env.workers; in WorkersConfig declare algo.workers with another name, or with param(argument=...)"
+        "env.workers; declare algo.workers with another name, or with param(argument=...)"
     )
     mine = plugin_class(LoggerFieldConfig, monkeypatch)
     with pytest.raises(ConfigError, match=r"^algo=logger_ppo: Mine takes logger, so algo\.logger cannot"):
         mine("CartPole-v1")
+    assert mine.__doc__ == "Mine."  # help does not fail
+    assert str(inspect.signature(mine)) == "(*args: 'Any', **options: 'Any') -> 'None'"
+    mine = plugin_class(TwiceConfig, monkeypatch)
+    with pytest.raises(
+        ConfigError, match=r"argument width, which would set algo\.width and algo\.depth; declare"
+    ):
+        mine("CartPole-v1")
+
+
+def test_a_class_with_an_unknown_positional_argument_is_refused_by_name() -> None:
+    class Wrong(PPO):
+        positional = ("env_id", "widht")
+
+    with pytest.raises(ConfigError, match=r"^Wrong\.positional has widht, which is no argument of algo=ppo$"):
+        Wrong("CartPole-v1")
+
+
+def test_a_class_may_take_an_object_of_its_own() -> None:
+    class Curious(PPO):
+        object_arguments = PPO.object_arguments | {"bonus": ObjectArgument("float", "its weight", 2.0)}
+
+        def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
+            self.bonus = objects.pop("bonus")
+            super()._init_from_arguments(objects, fields)
+
+    assert (Curious("CartPole-v1").bonus, Curious("CartPole-v1", bonus=3.0).bonus) == (2.0, 3.0)
+    assert inspect.signature(Curious).parameters["bonus"].default == 2.0
+
+
+def test_a_subclass_without_documentation_lists_its_own_arguments() -> None:
+    class Quiet(SAC):
+        pass
+
+    assert Quiet.__doc__ is not None
+    assert "tau : float = 0.005" in Quiet.__doc__
+    Quiet.__doc__ = "Other words."
+    assert Quiet.__doc__.startswith("Other words.\n\nParameters\n")
+
+
+@pytest.mark.parametrize("facade", [SFT, DPO])
+@pytest.mark.parametrize("server", [None, "vllm"])
+def test_algorithms_without_generation_take_no_server(facade: Any, server: Any) -> None:
+    with pytest.raises(UnknownNameError, match=r"^unknown argument 'server' for \w+"):
+        facade("tiny", task="copy", server=server)
+
+
+def test_no_environment_is_not_the_default_environment() -> None:
+    nothing: Any = None
+    for call in (lambda: PPO(nothing), lambda: PPO(env_id=nothing)):
+        with pytest.raises(ConfigError, match=r"^env_id=None: expected an environment"):
+            call()
+
+
+def test_a_dataset_given_twice_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^dataset and buffer_path are two names of the same argument"):
+        BC("a", buffer_path="b")
+
+
+def test_help_of_an_algorithm_leaves_out_settings_of_environments_that_it_refuses() -> None:
+    parameters = inspect.signature(BC).parameters
+    assert "env_kwargs" in parameters
+    assert not {"n_envs", "normalize_obs", "workers"} & parameters.keys()
+    assert "env_kwargs" not in inspect.signature(SFT).parameters
 
 
 def test_a_plugins_class_needs_no_constructor_and_may_rename_an_argument(

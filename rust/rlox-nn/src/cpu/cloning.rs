@@ -5,11 +5,11 @@ use rlox_core::error::{Error, Result, check_len};
 
 use super::actor_critic::ActionKind;
 use super::critics::TrainState;
-use super::engine::{check_parameters, learn_batches, require_finite, require_step_settings};
+use super::engine::{check_parameters, require_finite, require_step_settings};
 use super::gemm::Number;
 use super::heads::{ActionsTaken, Head, HeadMemory, Scores, ToScores};
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
-use super::replayed::part;
+use super::replayed::{learn_batches, part};
 
 /// Settings of one call of [`CloningEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]

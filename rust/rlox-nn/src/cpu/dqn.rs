@@ -3,13 +3,13 @@
 use rlox_core::Layout;
 use rlox_core::error::{Error, Result};
 
-use super::engine::{check_parameters, learn_batches, require_finite, require_step_settings};
+use super::engine::{check_parameters, require_finite, require_step_settings};
 use super::gemm::Number;
 use super::losses::{TdLoss, TdTargets};
 use super::mlp::resize;
 use super::optim::{Optimizer, clip};
 use super::q_network::{QMemory, QNetwork};
-use super::replayed::Batches;
+use super::replayed::{Batches, learn_batches};
 
 /// Settings of one call of [`DqnEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]

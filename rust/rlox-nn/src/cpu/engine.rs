@@ -1,7 +1,7 @@
 //! The engine that learns from rollouts: networks over the caller's parameters, and buffers of an
 //! update.
 
-use rlox_core::{Error, Layout, Result, interrupt};
+use rlox_core::{Error, Layout, Result};
 
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
 use super::gemm::Number;
@@ -81,27 +81,6 @@ pub(super) fn require_finite<const N: usize>(
     })
 }
 
-/// Takes `step` for each of `count` batches. `step` gets the number of a batch and returns its results.
-/// Returns their means over the batches.
-///
-/// # Errors
-/// [`Error::Interrupted`] and those of `step`. Earlier steps keep their effect.
-pub(super) fn learn_batches<const N: usize>(
-    count: usize,
-    mut step: impl FnMut(usize) -> Result<[f64; N]>,
-) -> Result<[f64; N]> {
-    let mut sums = [0.0; N];
-    for i in 0..count {
-        interrupt::check()?;
-        for (sum, number) in sums.iter_mut().zip(step(i)?) {
-            *sum += number;
-        }
-    }
-    #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
-    let n = count.max(1) as f64;
-    Ok(sums.map(|sum| sum / n))
-}
-
 /// The settings that PPO and A2C share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CommonSettings {
@@ -120,6 +99,8 @@ impl CommonSettings {
     }
 }
 
+/// Checks the learning rate and the limit of the gradient's norm.
+///
 /// # Errors
 /// [`Error::Config`] for a learning rate below 0, and for a limit of the gradient's norm that is not
 /// above 0.

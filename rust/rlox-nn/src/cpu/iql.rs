@@ -9,13 +9,11 @@ use rlox_core::math::in_place;
 use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
-use super::engine::{
-    check_parameters, learn_batches, require_finite, require_setting, require_step_settings,
-};
+use super::engine::{check_parameters, require_finite, require_setting, require_step_settings};
 use super::gemm::Number;
 use super::heads::bounded;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
-use super::replayed::Batches;
+use super::replayed::{Batches, learn_batches};
 
 /// Settings of one call of [`IqlEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]

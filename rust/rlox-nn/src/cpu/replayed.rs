@@ -1,6 +1,7 @@
 //! Batches of replayed transitions, which an engine learns from one after the other.
 
 use rlox_core::error::{Error, Result, check_len};
+use rlox_core::interrupt;
 
 /// The columns of k batches of `rows` transitions each.
 #[derive(Debug, Clone, Copy)]
@@ -62,4 +63,25 @@ impl<F: Copy, A> Batches<'_, F, A> {
 pub(super) fn part<T>(column: &[T], i: usize, count: usize) -> &[T] {
     let width = column.len() / count.max(1);
     column.get(i * width..(i + 1) * width).unwrap_or_default()
+}
+
+/// Takes `step` for each of `count` batches. `step` gets the number of a batch and returns its results.
+/// Returns their means over the batches.
+///
+/// # Errors
+/// [`Error::Interrupted`] and those of `step`. Earlier steps keep their effect.
+pub(super) fn learn_batches<const N: usize>(
+    count: usize,
+    mut step: impl FnMut(usize) -> Result<[f64; N]>,
+) -> Result<[f64; N]> {
+    let mut sums = [0.0; N];
+    for i in 0..count {
+        interrupt::check()?;
+        for (sum, number) in sums.iter_mut().zip(step(i)?) {
+            *sum += number;
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "batches of a training")]
+    let n = count.max(1) as f64;
+    Ok(sums.map(|sum| sum / n))
 }

@@ -6,13 +6,11 @@ use rlox_core::error::{Error, Result, check_len};
 use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
-use super::engine::{
-    check_parameters, learn_batches, require_finite, require_setting, require_step_settings,
-};
+use super::engine::{check_parameters, require_finite, require_setting, require_step_settings};
 use super::gemm::Number;
 use super::heads::squashed::SquashedSample;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
-use super::replayed::{Batches, part};
+use super::replayed::{Batches, learn_batches, part};
 
 /// The factor of the critics' loss in equation 5.
 const CRITIC_LOSS_FACTOR: f64 = 0.5;

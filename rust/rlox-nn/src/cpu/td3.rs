@@ -7,12 +7,10 @@ use rlox_core::math::in_place;
 use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
-use super::engine::{
-    check_parameters, learn_batches, require_finite, require_setting, require_step_settings,
-};
+use super::engine::{check_parameters, require_finite, require_setting, require_step_settings};
 use super::gemm::Number;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize};
-use super::replayed::{Batches, part};
+use super::replayed::{Batches, learn_batches, part};
 
 /// If the mean of |Q| is smaller than this, alpha is divided by this number instead.
 const MIN_MEAN_ABS_Q: f64 = 1e-12;
