@@ -203,9 +203,9 @@ def test_a_plugin_whose_argument_would_set_two_fields_is_refused_by_name(
 
 def test_a_class_with_an_unknown_positional_argument_is_refused_by_name() -> None:
     class Wrong(PPO):
-        positional = ("env_id", "widht")
+        positional = ("env_id", "wide")
 
-    with pytest.raises(ConfigError, match=r"^Wrong\.positional has widht, which is no argument of algo=ppo$"):
+    with pytest.raises(ConfigError, match=r"^Wrong\.positional has wide, which is no argument of algo=ppo$"):
         Wrong("CartPole-v1")
 
 
