@@ -76,8 +76,7 @@ def test_a_configuration_survives_being_written_as_plain_data() -> None:
         ({"eval": {"evry": 4}}, "unknown key 'eval.evry'"),
         (
             {"algo": {"name": "pp0"}},
-            "expected one of ppo, recurrent_ppo, a2c, dqn, rainbow, sac, td3, ddpg, hybrid_ppo, bc, td3_bc, "
-            "iql, cql, decision_transformer, sft, grpo, rloo, dpo, online_dpo; did you mean 'ppo'",
+            f"expected one of {', '.join(ALGO_CONFIGS)}; did you mean 'ppo'",
         ),
         ({"algo": {}}, "algo.name='' is not known"),
         ({"logger": {"x": {"name": "cvs"}}}, "logger.x.name='cvs' .* did you mean 'csv'"),

@@ -27,14 +27,17 @@ SMALL: dict[str, dict[str, Any]] = {
     "td3": {"batch_size": 16},
     "ddpg": {"batch_size": 16},
 }
-OFFLINE = ("bc", "iql", "td3_bc")
-WITH_ENGINE = (*SMALL, *OFFLINE)
+WITH_ENGINE = [
+    name
+    for name, kind in ALGO_CONFIGS.items()
+    if "native" in kind.__dataclass_fields__["backend"].metadata["choices"]
+]
 
 
 def config_of(name: str, backend: str = "auto") -> RunConfig:
-    env = {"id": "Pendulum-v1" if name in ("sac", "td3", "ddpg") else "CartPole-v1"}
+    env = {"id": "Pendulum-v1" if "Box" in ALGO_CONFIGS[name].action_kinds else "CartPole-v1"}
     algo = {"name": name, "net_arch": [8], "backend": backend, **SMALL.get(name, {})}
-    if name in OFFLINE:
+    if "offline" in ALGO_CONFIGS[name].buffers:
         return make_run({"algo": algo, "env": env, "buffer": {"name": "offline", "path": "d"}})
     return make_run({"algo": algo, "env": env})
 
@@ -57,6 +60,10 @@ def always_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [{"width": 1024, "rows": 65536, "ratio": 2.0}]
     measured = {"algorithms": dict.fromkeys(WITH_ENGINE, cells)}
     monkeypatch.setattr(backend, "_table", lambda: {cpu_kind(): measured})
+
+
+def test_nine_algorithms_have_an_engine() -> None:
+    assert {"ppo", "a2c", "dqn", "sac", "td3", "ddpg", "bc", "iql", "td3_bc"} <= set(WITH_ENGINE)
 
 
 @pytest.mark.parametrize("name", WITH_ENGINE)
