@@ -34,6 +34,8 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
     plugin's configuration drops.
     Raises `UnknownNameError` if there is no preset.
     """
+    if not isinstance(preset, str):
+        raise ConfigError(f"preset={preset!r:.60}: expected the name of a preset, such as 'CartPole-v1'")
     algorithms = preset_algorithms(algo)
     available = [name for name in preset_names() if name.partition("/")[0] in algorithms]
     requested = next((preset[len(o) + 1 :] for o in algorithms if preset.startswith(f"{o}/")), preset)

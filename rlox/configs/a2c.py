@@ -32,7 +32,9 @@ class A2CConfig(OnPolicyConfig):
         False, "standardise advantages within each rollout; 5 steps x 8 environments are too few rows for it"
     )
     use_rms_prop: bool = param(True, "torch's RMSprop with alpha=0.99; false: Adam")
-    rms_prop_eps: float = param(1e-5, "epsilon of RMSprop", within="(0, inf)", source="SB3")
+    rms_prop_eps: float = param(
+        1e-5, "epsilon of RMSprop", within="(0, inf)", source="SB3", only_with="use_rms_prop"
+    )
     rms_prop_tf_like: bool = param(
         False, "like TensorFlow: epsilon inside the square root, running mean of squares starts at 1"
     )
@@ -40,6 +42,7 @@ class A2CConfig(OnPolicyConfig):
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Check fields that depend on each other."""
         super().check(env, buffer)
+        self.reject_without_switch({"use_rms_prop": "RMSprop"})
         if self.rms_prop_tf_like and not self.use_rms_prop:
             raise ConfigError(
                 "algo.rms_prop_tf_like=true and algo.use_rms_prop=false contradict each other: false means "

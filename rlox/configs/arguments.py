@@ -22,6 +22,9 @@ DEFAULT_SEED = 42  # of a run that Python code makes; on the command line it is 
 _RUN_FIELDS = ("seed", "device", "init_from")
 
 
+_UNSET: Any = object()
+
+
 @dataclass(frozen=True)
 class Argument:
     """An argument and the field that it sets."""
@@ -31,6 +34,7 @@ class Argument:
     field: Field[Any]
     is_used: bool = True  # False: the algorithm accepts only the default
     note: str = ""  # added to the documentation
+    own_default: Any = _UNSET  # the algorithm's, in place of the field's
 
     @property
     def key(self) -> str:
@@ -47,7 +51,9 @@ class Argument:
         """The value if the argument is not given."""
         if self.is_hidden:
             return default_of(self.field)[0]
-        return {"seed": DEFAULT_SEED, "env.n_envs": None}.get(self.key, default_of(self.field))
+        if self.key == "env.n_envs":
+            return None
+        return default_of(self.field) if self.own_default is _UNSET else self.own_default
 
     @property
     def type(self) -> str:
@@ -107,8 +113,12 @@ def _all_arguments(config_class: type[AlgorithmConfig]) -> Iterator[Argument]:
         for f in fields(part_class):
             if (part, f.name) != ("env", "id"):  # the environment itself is an argument of the class
                 is_used = part != "env" or (unused is not None and f.name not in unused)
-                yield Argument(_argument_name(f), part, f, is_used, notes.get(f"{part}.{f.name}", ""))
-    yield from (Argument(name, "", RunConfig.__dataclass_fields__[name]) for name in _RUN_FIELDS)
+                key = f"{part}.{f.name}"
+                own_default = config_class.default_overrides.get(key, _UNSET)
+                yield Argument(_argument_name(f), part, f, is_used, notes.get(key, ""), own_default)
+    for name in _RUN_FIELDS:
+        own_default = DEFAULT_SEED if name == "seed" else _UNSET
+        yield Argument(name, "", RunConfig.__dataclass_fields__[name], own_default=own_default)
 
 
 def _argument_name(f: Field[Any]) -> str:

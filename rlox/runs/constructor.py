@@ -11,7 +11,7 @@ from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 
-from rlox.configs import ALGO_CONFIGS
+from rlox.configs import ALGO_CONFIGS, RunConfig
 from rlox.configs.arguments import Argument, arguments_of
 from rlox.errors import ConfigError, UnknownNameError
 
@@ -246,12 +246,13 @@ class SB3Aliases(ABC):
             )
 
         def __setattr__(self, name: str, value: Any) -> None:
-            """Raise `AttributeError` for a configuration field: setting it would not change learning."""
+            """Raise `AttributeError` for an argument: setting it would not change learning."""
             attributes = vars(self)
             if name not in attributes and getattr(type(self), name, None) is None:
-                config = attributes.get("config") or getattr(attributes.get("algo"), "config", None)
-                sections = () if config is None else (config.algo, config.buffer, config.env)
-                if any(name in {field.name for field in fields(section)} for section in sections):
+                algorithm = attributes.get("algo", self)
+                is_built = "origin" in vars(algorithm)  # the last attribute that the constructor sets
+                config = vars(algorithm)["config"] if is_built else None
+                if config is not None and _is_argument(name, config):
                     class_name = type(self).__name__
                     raise AttributeError(
                         f"{class_name}.{name} cannot be set: learning uses the arguments that {class_name} "
@@ -259,3 +260,13 @@ class SB3Aliases(ABC):
                         "give a schedule for a value that changes"
                     )
             object.__setattr__(self, name, value)
+
+
+def _is_argument(name: str, config: RunConfig) -> bool:
+    """Return whether the name is an argument of the algorithm's class, or a field of the configuration."""
+    sections = (config.algo, config.buffer, config.env)
+    return (
+        name in ENV_OBJECTS
+        or name in arguments_of(type(config.algo))
+        or any(name in {field.name for field in fields(section)} for section in sections)
+    )

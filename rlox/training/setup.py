@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
@@ -47,15 +48,18 @@ def _unknown_argument(algo: str, name: str, object_arguments: Iterable[str]) -> 
     hint = nearest(name, {*(o.name for o in arguments.values() if o.is_used), *object_arguments})
     replacements = [o.name for o in arguments.values() if o.field.name == name and name != "name"]
     if replacement := _FOREIGN_ARGUMENTS.get(name) or " or ".join(replacements):
-        hint = f"; here that is {replacement}"
-    elif algorithms := [o for o, kind in sorted(ALGO_CONFIGS.items()) if _has_algorithm_field(kind, name)]:
+        first_word = re.match(r"\w*", replacement)[0]  # type: ignore[index]  # it always matches
+        owners = [] if first_word in {*arguments, *object_arguments} else _algorithms_with(first_word)
+        hint = f"; here that is {replacement}" + (f", which {', '.join(owners)} have" if owners else "")
+    elif algorithms := _algorithms_with(name):
         hint = f"; it belongs to {', '.join(algorithms)}{hint}"
     return UnknownNameError(f"unknown argument '{name}' for {algo}{hint}")
 
 
-def _has_algorithm_field(config_class: type[Any], name: str) -> bool:
-    argument = arguments_of(config_class).get(name)
-    return argument is not None and argument.part == "algo"
+def _algorithms_with(name: str) -> list[str]:
+    """Return the algorithms whose configuration has a field with this argument."""
+    arguments = {algo: arguments_of(kind).get(name) for algo, kind in sorted(ALGO_CONFIGS.items())}
+    return [algo for algo, argument in arguments.items() if argument and argument.part == "algo"]
 
 
 def config_from_arguments(
@@ -118,6 +122,8 @@ def _expand_hidden(options: Mapping[str, Any]) -> dict[str, Any]:
     if "net_arch" in remaining:
         raise ConfigError("hidden and net_arch are two names of the same argument; give one of them")
     hidden = options["hidden"]
+    if not isinstance(hidden, int | Sequence) or isinstance(hidden, str | bool):
+        raise ConfigError(f"hidden={hidden!r:.60}: expected the width of two layers, or a list of widths")
     return {**remaining, "net_arch": hidden if isinstance(hidden, Sequence) else (hidden, hidden)}
 
 

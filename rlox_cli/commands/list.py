@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli.config.options import CONF
+from rlox_cli.config.options import CONF, conf_folders, config_dir_of
 from rlox_cli.config.schema import Schema
 from rlox_cli.shell.command import Call, Command
 from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
@@ -76,7 +76,10 @@ def _run(call: Call) -> int:
             args.append(f"{positional_keys.pop(0)}={argument}")
         else:
             args.append(argument)
-    compose.run(replace(call, args=args), lambda composed: print("\n".join(format_listing(check(composed)))))
+    folders = conf_folders(config_dir_of(call.args))
+    compose.run(
+        replace(call, args=args), lambda composed: print("\n".join(format_listing(check(composed), folders)))
+    )
     return OK
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,16 @@ def conf_folders(config_dir: str | None = None) -> list[Path]:
     extra = [config_dir] if config_dir else []
     plugin_folders = [folder for _, folder in plugins.conf_folders()]
     return [*plugin_folders, CONF, *(Path(p).absolute() for p in [*user_conf_folders(), *extra])]
+
+
+def config_dir_of(args: Sequence[str]) -> str | None:
+    """Return the folder of `--config-dir` among the arguments of a command."""
+    for arg, following in zip(args, [*args[1:], None], strict=False):
+        if arg in ("--config-dir", "-cd"):
+            return following
+        if arg.startswith("--config-dir="):
+            return arg.partition("=")[2]
+    return None
 
 
 def user_conf_folders() -> list[str]:

@@ -288,6 +288,11 @@ def _trusted_config(config: EvaluateConfig, run: Path) -> RunConfig:
 def read_run_config(run: Path) -> RunConfig:
     """Return the frozen configuration of a run, read as plain data; nothing that it names is imported."""
     path = run / "config.yaml"
+    if (run / "manifest.json").is_file() and not (run.parent.parent / "config.yaml").is_file():
+        raise ConfigError(
+            f"run={run}: this is a checkpoint without a run folder, as save() in Python writes it; use it in "
+            f"Python: from_checkpoint({str(run)!r})"
+        )
     if (run / "manifest.json").is_file():
         raise ConfigError(
             f"run={run}: this is a checkpoint; name its run folder and the checkpoint: "

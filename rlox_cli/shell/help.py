@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rlox.configs.params import expected_text
-from rlox_cli.config.options import conf_folders, group_options
+from rlox_cli.config.options import conf_folders, config_dir_of, group_options
 from rlox_cli.config.schema import Group, Key, Schema, keys_of
 from rlox_cli.shell.command import Alias, Command
 from rlox_cli.shell.exit_codes import FAILED, MEANINGS
@@ -36,15 +37,15 @@ def command_help(command: Command, args: Sequence[str] = (), alias: Alias | None
 
     For an `alias`, its own usage, its summary and the epilog come before the keys.
     """
-    schema = command.schema
-    chosen_options = schema.chosen_options(args, conf_folders())
+    schema, folders = command.schema, conf_folders(config_dir_of(args))
+    chosen_options = schema.chosen_options(args, folders)
     name, usage_arguments = (
         (alias.name, alias.usage_arguments) if alias else (command.name, command.usage_arguments)
     )
     usage = " ".join(filter(None, ["usage: rlox", name, usage_arguments, "[key=value ...]"]))
     sections = [usage, *([f"{alias.summary}.", command.epilog] if alias else [command.description])]
     if schema.groups:
-        sections.append(_group_lines(schema, {tag for part in chosen_options for tag in part.tags}))
+        sections.append(_group_lines(schema, {tag for part in chosen_options for tag in part.tags}, folders))
     for group in schema.groups:
         mounted_tags = [(p.mount, tag) for p in chosen_options if p.group == group for tag in p.tags]
         shown_tags = {tag for _, tag in mounted_tags}
@@ -95,11 +96,11 @@ def _section_text(title: str, keys: Iterable[Key], title_suffix: str = "") -> st
     return "\n".join([f"{title} (key=default  meaning{title_suffix})", *map(_key_line, keys)])
 
 
-def _group_lines(schema: Schema, shown_tags: Collection[str]) -> str:
+def _group_lines(schema: Schema, shown_tags: Collection[str], folders: Sequence[Path]) -> str:
     """Return the options of each group, without the many presets of options that are not shown."""
     tags = (tag for group in schema.groups for tag in group.registry)
     others = tuple(f"{tag}/" for tag in tags if tag not in shown_tags)
-    lines, folders = ["groups (group=option)"], conf_folders()
+    lines = ["groups (group=option)"]
     listings = {group.name: group.help_listing for group in schema.groups}
     for group in (*listings, *schema.presets):
         names = listings.get(group) or ", ".join(

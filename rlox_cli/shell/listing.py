@@ -6,9 +6,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from rlox.errors import ConfigError, RloxError
 from rlox.loggers.jsonl import METRICS, read_rows
 from rlox.runs.progress import unit_label
 from rlox_cli.commands.list import FILTER_KEYS, ListConfig
-from rlox_cli.config.options import conf_folders, group_options
+from rlox_cli.config.options import group_options
 from rlox_cli.config.plugin_states import is_shadowed, plugin_state
 from rlox_cli.config.run_schema import RUN
 from rlox_cli.runs import summary
@@ -40,10 +41,13 @@ SENTENCE_END = re.compile(r"[.!?](?=$|\s+[A-Z])", re.MULTILINE)
 HEAD = ("state", "date", "seed", "progress", "score", "label", "run")
 
 
-def format_listing(config: ListConfig) -> list[str]:
-    """Return the lines of the listing; an empty listing is one line that says so."""
+def format_listing(config: ListConfig, folders: Sequence[Path]) -> list[str]:
+    """Return the lines of the listing; an empty listing is one line that says so.
+
+    `folders` are the conf folders in use.
+    """
     special = {"runs": _run_rows, "plugins": _plugin_rows}
-    rows = list(special.get(config.what, _option_rows)(config))
+    rows = list(special.get(config.what, partial(_option_rows, folders=folders))(config))
     if not rows:
         criteria = [f"'{config.contains}' in its name"] if config.contains else []
         filters = [(name, getattr(config.only, name)) for name in FILTER_KEYS]
@@ -55,15 +59,15 @@ def format_listing(config: ListConfig) -> list[str]:
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _option_rows(config: ListConfig) -> Iterator[tuple[str, str]]:
+def _option_rows(config: ListConfig, folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """Yield the options of a group, each with a line about it."""
     registry = next((group.registry for group in RUN.groups if group.name == config.what), {})
-    names = set(group_options(config.what, conf_folders()))
+    names = set(group_options(config.what, folders))
     if config.what == "env":
         names.update(OPTIONAL_PACKAGE_IDS)
     for name in sorted(names):
         if (config.contains or "").lower() in name.lower():
-            yield name, _describe_option(config.what, name, registry)
+            yield name, _describe_option(config.what, name, registry, folders)
 
 
 def _plugin_rows(config: ListConfig) -> Iterator[tuple[str, ...]]:
@@ -74,7 +78,9 @@ def _plugin_rows(config: ListConfig) -> Iterator[tuple[str, ...]]:
             yield row
 
 
-def _describe_option(group: str, name: str, registry: Mapping[str, type[Any]]) -> str:
+def _describe_option(
+    group: str, name: str, registry: Mapping[str, type[Any]], folders: Sequence[Path]
+) -> str:
     entries = [
         o for o in plugins.plugin_entries() if (o.kind, o.name) == (group, name) and not is_shadowed(o)
     ]
@@ -95,7 +101,7 @@ def _describe_option(group: str, name: str, registry: Mapping[str, type[Any]]) -
             else option_class.__doc__
         )
         return (docstring or "").strip().splitlines()[0]
-    for folder in reversed(conf_folders()):
+    for folder in reversed(folders):
         path = folder / group / f"{name}.yaml"
         if path.is_file():
             return _first_sentence(path.read_text("utf-8").splitlines())

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from helpers.cli import Cli
 from helpers.observation_spaces import Samples
 
+from rlox.algorithms import PPO
 from rlox_cli.runs.summary import format_number
 
 
@@ -239,3 +240,15 @@ def test_evaluate_checks_all_named_runs_before_it_plays_one(cli: Cli, trained: P
     refused = cli("evaluate", str(trained), str(other), "episodes=2")
     assert refused.code == 2 and str(other) in refused.err
     assert not (trained / "eval").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate", "export"])
+def test_a_checkpoint_that_python_saved_is_answered_with_its_use_in_python(
+    cli: Cli, tmp_path: Path, command: str
+) -> None:
+    PPO("CartPole-v1", n_envs=1, n_steps=8, batch_size=8, net_arch=(4,)).save(tmp_path / "saved" / "ppo")
+    refused = cli(command, str(tmp_path / "saved" / "ppo"))
+    assert refused.code == 2
+    assert "this is a checkpoint without a run folder, as save() in Python writes it; use it in Python: " in (
+        " ".join(refused.err.split())
+    )

@@ -266,3 +266,15 @@ def test_a_new_label_does_not_repeat_a_finished_job(cli: Cli) -> None:
     again = cli("sweep", *TINY, "seed=0,1", place, "run.name=two", "run.tags=[b]")
     assert again.code == 0, again.err
     assert again.out.count("done before: ") == 2
+
+
+def test_options_of_a_folder_of_the_users_are_listed(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "conf" / "algo"
+    folder.mkdir(parents=True)
+    text = "# PPO with wide layers.\ndefaults: [ppo, _self_]\nnet_arch: [256, 256]\n"
+    (folder / "ppo_big.yaml").write_text(text)
+    found = cli("list", "algo", "ppo_big", "--config-dir", str(tmp_path / "conf"))
+    assert found.out.split() == ["ppo_big", "PPO", "with", "wide", "layers."]
+    shown = cli("train", "algo=ppo_big", "--help", "--config-dir", str(tmp_path / "conf"))
+    assert "\nalgo=ppo (key=default" in shown.out
+    assert "\nalgo=sac (key=default" not in shown.out

@@ -28,6 +28,7 @@ FIELD_VALUES = {
     "log_std_init": -2.0,
     "cql_target_value": 2.0,
     "target_entropy": -1.0,
+    "rms_prop_eps": 1e-3,
 }
 
 

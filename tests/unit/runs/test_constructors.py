@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlox.algorithms import ALGORITHMS, BC, DPO, PPO, SAC, SFT, TD3BC
+from rlox.algorithms import A2C, ALGORITHMS, BC, DPO, PPO, SAC, SFT, TD3BC, Rainbow
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, EnvConfig, PPOConfig, RunConfig, param
 from rlox.configs.arguments import arguments_of
 from rlox.errors import ConfigError, UnknownNameError
@@ -263,3 +263,40 @@ def test_a_plugins_class_needs_no_constructor_and_may_rename_an_argument(
     assert parameters["workers"].default == "sync"
     assert "target_kl" not in parameters
     assert mine.__doc__.startswith("Mine.\n\nParameters\n----------\nenv_id : EnvLike = 'CartPole-v1'\n")
+
+
+def test_help_shows_the_defaults_that_an_algorithm_has_for_its_buffer() -> None:
+    shown = inspect.signature(Rainbow).parameters["alpha"].default
+    assert shown == Rainbow("CartPole-v1", learning_starts=8).config.buffer.alpha == 0.5  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["seed", "env_backend", "env", "hidden", "callbacks", "logger", "gamma"])
+def test_an_argument_cannot_be_set_later(name: str) -> None:
+    made: Any = PPO("CartPole-v1", n_envs=1, n_steps=8, batch_size=8)
+    with pytest.raises(AttributeError, match=rf"^PPO\.{name} cannot be set: learning uses the arguments"):
+        setattr(made, name, 1)
+    made.note = "of my own"
+    assert made.note == "of my own"
+
+
+@pytest.mark.parametrize("hidden", [None, True, "64"])
+def test_a_hidden_width_that_is_no_number_is_refused_under_its_own_name(hidden: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^hidden=.*: expected the width of two layers, or a list of"):
+        PPO("CartPole-v1", hidden=hidden)
+
+
+def test_a_hint_says_which_algorithms_have_the_argument_that_it_names() -> None:
+    with pytest.raises(UnknownNameError, match=r"here that is exploration_noise, .*, which ddpg, td3 have$"):
+        SAC("Pendulum-v1", action_noise=None)
+
+
+def test_an_epsilon_of_rmsprop_is_refused_where_adam_learns() -> None:
+    with pytest.raises(ConfigError, match=r"^algo\.rms_prop_eps=1\.0 without algo\.use_rms_prop: "):
+        A2C("CartPole-v1", use_rms_prop=False, rms_prop_eps=1.0)
+    assert A2C("CartPole-v1", use_rms_prop=False).config.algo.rms_prop_eps == 1e-5  # type: ignore[attr-defined]
+
+
+def test_a_preset_that_is_no_text_is_refused() -> None:
+    number: Any = 3
+    with pytest.raises(ConfigError, match=r"^preset=3: expected the name of a preset, such as 'CartPole"):
+        PPO.tuned("CartPole-v1", number)
