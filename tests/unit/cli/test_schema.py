@@ -82,7 +82,7 @@ def test_the_command_line_chooses_one_option_several_in_a_sweep_or_all(conf: lis
 def test_several_options_at_once_stand_under_their_own_names(conf: list[Path]) -> None:
     given = ("buffer=ring", "sink=[ring,disk]")
     assert chosen(conf, *given) == ["buffer=ring", "sink.ring=ring", "sink.disk=disk"]
-    names = SCHEMA.names(SCHEMA.chosen_options(given, conf))
+    names = SCHEMA.names(SCHEMA.keys(SCHEMA.chosen_options(given, conf)))
     assert {"buffer", "sink", "exp", "seed", "sink.disk.path", "buffer.capacity"} <= set(names)
     assert "buffer.path" not in names
 
