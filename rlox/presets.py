@@ -52,7 +52,7 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
         if argument.is_used and not argument.is_hidden and argument.field.name in data.get(argument.part, {})
     }
     for part in ("algo", "env", "buffer"):
-        for key in set(data.get(part, {})) - {o.field.name for o in arguments if o.part == part}:
+        for key in sorted(set(data.get(part, {})) - {o.field.name for o in arguments if o.part == part}):
             raise ConfigError(f"the preset {full_name} has the key {part}.{key}, which algo={algo} does not")
     conflicting = _conflicting_arguments(algo, options)
     remaining = {name: value for name, value in preset_arguments.items() if name not in conflicting}

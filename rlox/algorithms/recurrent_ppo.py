@@ -33,9 +33,7 @@ from rlox.runs.algorithm import Algorithm
 from rlox.sources.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.recurrent import RecurrentActor
-from rlox.training.setup import (
-    torch_threads,
-)
+from rlox.training.setup import torch_threads
 from rlox.types import Clock, Rollout, Update
 
 __all__ = ["RecurrentPPO", "RecurrentPPOLearner", "SequenceMinibatch", "sequence_minibatches"]

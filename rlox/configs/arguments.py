@@ -20,8 +20,6 @@ __all__ = ["DEFAULT_SEED", "Argument", "arguments_of"]
 DEFAULT_SEED = 42  # of a run that Python code makes; on the command line it is 0
 # Fields of `RunConfig` itself that are arguments; `total_steps`, for instance, is one of `train`.
 _RUN_FIELDS = ("seed", "device", "init_from")
-
-
 _UNSET: Any = object()
 
 
@@ -77,7 +75,7 @@ def arguments_of(config_class: type[AlgorithmConfig]) -> Mapping[str, Argument]:
     """Return the arguments of an algorithm by name: of the algorithm, its buffers, environment and run.
 
     A field's declaration may give its argument another name (`param(argument=...)`). Raises `ConfigError` if
-    fields of two parts have the same argument.
+    two fields have the same argument; buffers may share keys.
     """
     hashable: Any = config_class  # mypy takes the class for its instances, which cannot be hashed
     return _arguments_of(hashable)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 from rlox.configs import ALGO_CONFIGS, RunConfig
 from rlox.configs.arguments import Argument, arguments_of
 from rlox.errors import ConfigError, UnknownNameError
+from rlox.training.setup import DEFAULT_ENV
 
 __all__ = ["ENV_OBJECTS", "RUN_OBJECTS", "ArgumentConstructor", "ObjectArgument", "SB3Aliases"]
 
@@ -36,7 +37,7 @@ RUN_OBJECTS = {
 }
 _ENV_DOC = "Gymnasium id, a `gymnasium.Env`, or a callable that makes one"
 ENV_OBJECTS = {
-    "env_id": ObjectArgument("EnvLike", _ENV_DOC, "CartPole-v1"),
+    "env_id": ObjectArgument("EnvLike", _ENV_DOC, DEFAULT_ENV),
     "env": ObjectArgument("EnvLike | None", "another name of `env_id`"),
     **RUN_OBJECTS,
 }
@@ -86,7 +87,7 @@ class ArgumentConstructor(metaclass=AlgorithmType):
 
     @abstractmethod
     def _init_from_arguments(self, objects: dict[str, Any], fields: dict[str, Any]) -> None:
-        """Initialise from objects by name (`None`: not given) and values of the configuration's fields."""
+        """Initialise from objects by name, absent ones with their defaults, and values of fields."""
 
 
 def _bind(

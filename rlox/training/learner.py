@@ -28,7 +28,6 @@ __all__ = [
     "Temperature",
     "UpdateNoise",
     "cast_obs",
-    "copy_weights",
     "learn_each",
     "require_finite",
     "require_finite_parameters",
@@ -87,7 +86,7 @@ class PolicyLearner(Generic[P]):
 
     def state(self) -> dict[str, Any]:
         """Return copies of the weights and optimizer moments, by parameter name."""
-        return {"weights": copy_weights(self.policy), "optimizer": self.optimizer.state()}
+        return {"weights": _copy_weights(self.policy), "optimizer": self.optimizer.state()}
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Start from these weights instead of the initial ones."""
@@ -115,7 +114,7 @@ class ActorCriticLearner(Generic[P]):
     def state(self) -> dict[str, Any]:
         """Return copies of the weights, and the state of every part."""
         part_states = {name: part.state() for name, part in self._parts.items()}
-        return {"weights": copy_weights(self.policy), "optimizer": part_states}
+        return {"weights": _copy_weights(self.policy), "optimizer": part_states}
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Start from these weights instead of the initial ones; target networks copy them."""
@@ -135,7 +134,7 @@ def to_tensors(weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: torch.as_tensor(value) for name, value in weights.items()}
 
 
-def copy_weights(module: nn.Module) -> dict[str, Tensor]:
+def _copy_weights(module: nn.Module) -> dict[str, Tensor]:
     """Return copies of the parameters and buffers by name."""
     return {name: value.detach().clone() for name, value in module.state_dict().items()}
 
