@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, final, overload, type_check
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import disjoint_base
-__all__ = ['Acrobot', 'CartPole', 'CloningEngine', 'DPOPair', 'DQNEngine', 'Explorer', 'HindsightConfig', 'IQLEngine', 'Iteration', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'ReplayIteration', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SACEngine', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'TD3Engine', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'explained_variance', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
+__all__ = ['Acrobot', 'CartPole', 'DPOPair', 'Explorer', 'HindsightConfig', 'Iteration', 'MmapReplayBuffer', 'MountainCar', 'MountainCarContinuous', 'NativeEnv', 'OffPolicyEngine', 'OfflineDatasetBuffer', 'OnPolicyEngine', 'Pendulum', 'PrioritizedReplayBuffer', 'ReplayBuffer', 'ReplayIteration', 'RolloutPolicy', 'RunningStats', 'RunningStatsVec', 'SequenceReplayBuffer', 'SingleEnv', 'Stream', 'VecEnv', 'compute_batch_group_advantages', 'compute_batch_token_kl', 'compute_batch_token_kl_schulman', 'compute_gae', 'compute_gae_batched', 'compute_gae_batched_f32', 'compute_gae_time_major', 'compute_group_advantages', 'compute_lambda_returns', 'compute_n_step_returns', 'compute_token_kl', 'compute_token_kl_schulman', 'compute_vtrace', 'explained_variance', 'native_env_ids', 'num_threads', 'pack_sequences', 'pack_tokens', 'prune_replay', 'set_num_threads', 'stream_seed', 'unpack_sequences']
 _Float = TypeVar('_Float', np.float32, np.float64)
 
 @final
@@ -193,376 +193,113 @@ class OnPolicyEngine:
         ...
 
 @final
-class DQNEngine:
-    """Trains a network of action values without torch. Gradients, clipping and optimizer steps work on
-    one vector of parameters, which belongs to the caller.
-
-    The network is a multilayer perceptron with the names and shapes of torch's modules
-    (`q.0.weight` `[out, in]`, `q.0.bias`, `q.2.weight`, ...; dueling `q.shared. ...`,
-    `q.value. ...`, `q.advantage. ...`). Each parameter begins at a multiple of 16 numbers of the
-    vector, in the layout of `rlox.optim.FlatParameters`.
-
-    Args:
-        parameters: names and shapes in the order of the vector.
-        size: number of choices.
-        obs_dim: numbers per observation.
-        hidden: widths of the hidden layers.
-        activation: `tanh`, `relu`, `elu` or `silu`.
-        dueling: compute value and advantage in separate streams (Wang et al. 2016).
-        precision: `f32`, or `f64` for comparisons.
-
-    Raises:
-        UnknownNameError: a parameter or activation does not exist.
-        ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or the parameters have more layers than the
-            widths say.
-    """
-
-    def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, size: int, obs_dim: int, hidden: Sequence[int], activation: str='relu', dueling: bool=False, precision: str='f32') -> DQNEngine:
-        ...
-
-    def learn(self, parameters: NDArray[np.floating[Any]], target: ArrayLike, exp_avg: NDArray[np.floating[Any]], exp_avg_sq: NDArray[np.floating[Any]], steps: NDArray[np.int64], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], weights: ArrayLike | None=None, *, learning_rate: float, double: bool=False, loss: str='huber', max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
-        """Takes one step of Adam for each of k batches, along the gradient of E[w loss(Q(s, a) - y)]
-        with y = R + gamma^m Q'(s', argmax Q'(s', .)) (Mnih et al. 2015), clipped to
-        `max_grad_norm`.
-
-        Args:
-            parameters: the parameter vector, changed in place, like the moments.
-            target: the parameters of Q', a vector of the same layout.
-            exp_avg: Adam's first moments.
-            exp_avg_sq: Adam's second moments.
-            steps: number of Adam's steps so far, int64 `[1]`, updated in place, also if the call
-                fails.
-            obs: `[k, rows, obs_dim]`.
-            actions: choices `[k, rows]`.
-            rewards: R, `[k, rows]`.
-            next_obs: `[k, rows, obs_dim]`.
-            discounts: gamma^m, 0 after a termination, `[k, rows]`.
-            errors: output, Q(s, a) - y, `[k, rows]`.
-            weights: w, `[k, rows]`; None: 1.
-            learning_rate: Adam's step size; its betas are 0.9 and 0.999.
-            double: take the argmax of Q(s', .) (van Hasselt et al. 2016).
-            loss: `huber` (quadratic up to 1) or `mse`.
-            max_grad_norm: largest norm of the gradient; None: no clipping.
-            adam_eps: Adam's epsilon.
-
-        Returns:
-            Means over the batches: `loss`, `q_mean`, `grad_norm` (before clipping).
-
-        Raises:
-            ShapeError: an array has another shape, or an output has another precision than the
-                engine.
-            ConfigError: an action or a loss does not exist, or a setting is out of range.
-            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
-        """
-
-    def __len__(self) -> int:
-        ...
-
 @final
-class TD3Engine:
-    """Trains a deterministic policy and its critics without torch (Fujimoto et al. 2018).
+@final
+@final
+@final
+@final
+class OffPolicyEngine:
+    """Learns from batches of transitions without torch. Gradients, clipping and optimizer steps work on
+    one vector of parameters for each network, which belongs to the caller.
 
-    The actor is a multilayer perceptron with a tanh at its output, which limits actions to [-1, 1],
-    with parameters `actor.0.weight` `[out, in]`, `actor.0.bias`, `actor.2.weight`, ... The critics
-    are stacked: `weights.0` `[members, out, in]`, `weights.1`, ..., `biases.0` `[members, out]`,
-    ... Each parameter begins at a multiple of 16 numbers of its vector, in the layout of
-    `rlox.optim.FlatParameters`.
+    Parameters have the names and shapes of torch's modules. Each begins at a multiple of 16 numbers of
+    its vector, in the layout of `rlox.optim.FlatParameters`.
+
+    | algorithm | networks (parameters) | architecture |
+    |---|---|---|
+    | `dqn` (Mnih et al. 2015) | `q` (`q.0.weight` `[out, in]`, `q.0.bias`, `q.2.weight`, ...; dueling: `q.shared. ...`, `q.value. ...`, `q.advantage. ...`) | `hidden`, `dueling` |
+    | `sac` (Haarnoja et al. 2018) | `actor` (`actor.0.weight`, ..., gives means and log standard deviations), `critic` (stacked: `weights.0` `[members, out, in]`, `weights.1`, ..., `biases.0` `[members, out]`, ...) | `members`, `actor`, `critic` |
+    | `td3` (Fujimoto et al. 2018; also DDPG and TD3+BC) | `actor` (a tanh follows its output), `critic` | as `sac` |
+    | `iql` (Kostrikov et al. 2022) | `actor` (gives means before a tanh; with `log_std` `[size]`), `critic`, `value` (`value.0.weight`, ...) | as `sac` |
+    | `bc` (Pomerleau 1991) | `policy` (`net.0.weight`, ..., gives logits, or means with `log_std` `[size]`) | `hidden`, `gaussian` |
 
     Args:
-        actor_parameters: names and shapes in the order of the actor's vector.
-        critic_parameters: names and shapes in the order of the critics' vector.
-        obs_dim: numbers per observation.
-        size: numbers per action.
-        members: number of critics.
-        actor: widths of the actor's hidden layers.
-        critic: widths of the critics' hidden layers.
-        activation: `tanh`, `relu`, `elu` or `silu`.
+        algorithm: its name in the table.
+        parameters: names and shapes of each network's parameters, in the order of its vector.
         precision: `f32`, or `f64` for comparisons.
+        architecture: `obs_dim`, numbers per observation; `size`, numbers per action or number of choices;
+            `activation`, `tanh`, `relu`, `elu` or `silu`; and those of the table: `members`, number of
+            critics; `hidden`, `actor`, `critic`, widths of hidden layers; `dueling`, compute value and
+            advantage in separate streams (Wang et al. 2016); `gaussian`, outputs are means.
 
     Raises:
-        UnknownNameError: a parameter or activation does not exist.
+        UnknownNameError: an algorithm, activation, parameter or setting does not exist.
         ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or the parameters have more layers than the
-            widths say.
+        ConfigError: a precision does not exist, a setting or network is missing or of another type, or
+            the parameters have more layers than the widths say.
     """
 
-    def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> TD3Engine:
+    def __new__(cls, algorithm: str, parameters: Mapping[str, Sequence[tuple[str, Sequence[int]]]], *, precision: str='f32', **architecture: int | bool | str | Sequence[int]) -> OffPolicyEngine:
         ...
 
-    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target_actor: NDArray[np.floating[Any]], target_critic: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike | None=None, weights: ArrayLike | None=None, *, first: int, learning_rate: float, tau: float, policy_delay: int, target_noise: float, noise_clip: float, max_grad_norm: float | None=None, adam_eps: float=1e-08, alpha: float | None=None) -> dict[str, float]:
-        """Takes one step of the critics for each of k batches, along the gradient of sum_i E[w (Q_i(s,
-        a) - y)^2] with y = R + gamma^m min_i Q'_i(s', clip(mu'(s') + clip(noise))). Every
-        `policy_delay` batches it also takes one step of the actor, along the gradient of -E[Q_1(s,
-        mu(s))], and moves the targets.
+    @property
+    def vector_lengths(self) -> dict[str, int]:
+        """Lengths of the vectors of the networks that learn, by name."""
+
+    def learn(self, learned: Mapping[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]]], targets: Mapping[str, NDArray[np.floating[Any]]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike | None=None, weights: ArrayLike | None=None, *, first: int=0, adam_eps: float=1e-08, **settings: float | bool | str | None) -> dict[str, float]:
+        """Takes a step for each of k batches.
+
+        | algorithm | loss, with y = R + gamma^m V'(s') and Q' of the target networks | settings |
+        |---|---|---|
+        | `dqn` | E[w loss(Q(s, a) - y)], V' = Q'(s', argmax Q'(s', .)) | `double`: the argmax is that of Q (van Hasselt et al. 2016); `loss`: `huber` (quadratic up to 1) or `mse` |
+        | `sac` | sum_i E[w (Q_i(s, a) - y)^2] / 2, V' = min_i Q'_i(s', a') - alpha log pi(a' \\| s'); E[alpha log pi - min_i Q_i] of the actor; -log alpha E[log pi + H] of the temperature | `tau`, `target_update_interval`: batches per step of the targets; `alpha`, or `target_entropy` H if `temperature` is among the networks that learn |
+        | `td3` | sum_i E[w (Q_i(s, a) - y)^2], V' = min_i Q'_i(s', clip(mu'(s') + clip(noise))); -E[Q_1(s, mu(s))] of the actor, every `policy_delay` batches, before the targets move; with `alpha` E[(mu(s) - a)^2] - alpha / E\\|Q_1\\| E[Q_1] (TD3+BC, Fujimoto & Gu 2021) | `tau`, `policy_delay`, `target_noise`: standard deviation, `noise_clip`, `alpha` (None) |
+        | `iql` | u = min_i Q'_i(s, a) - V(s): E[\\|expectile - 1(u < 0)\\| u^2] of V; -E[min(e^(temperature u), max_weight) log pi(a \\| s)] of the actor; sum_i E[(Q_i(s, a) - y)^2], V' = V after its step | `actor_learning_rate`, `tau`, `expectile`, `temperature`, `max_weight` |
+        | `bc` | -E[log pi(a \\| s)] | `squared`: E[(mean - a)^2] in its place |
+
+        Every algorithm has the settings `learning_rate`, Adam's step size, and `max_grad_norm`, the largest
+        norm of a network's gradient (None: no clipping). Adam's betas are 0.9 and 0.999. `tau` is the step
+        size of the targets towards the networks.
 
         Args:
-            actor: four arrays, changed in place: the actor's vector, Adam's first and second
-                moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
-                that fails.
-            critic: the same four arrays of the critics.
-            target_actor: the vector of the target actor, changed in place.
-            target_critic: the vector of the target critics, changed in place.
+            learned: for each network that learns four arrays, changed in place: its vector, Adam's first
+                and second moments, and the number of steps, int64 `[1]`, which also counts the steps of a
+                call that fails. `temperature` of `sac` has a vector of 16 numbers, of which the first is
+                log alpha.
+            targets: the vector of the target network of `q`; of `critic`; or of `actor` and `critic`
+                (`td3`); changed in place, but for that of `q`.
             obs: `[k, rows, obs_dim]`.
-            actions: `[k, rows, size]`, in [-1, 1].
+            actions: choices `[k, rows]`, or vectors `[k, rows, size]`, in [-1, 1] but for `bc`.
             rewards: R, `[k, rows]`.
             next_obs: `[k, rows, obs_dim]`.
             discounts: gamma^m, 0 after a termination, `[k, rows]`.
-            errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
-            noise: standard normal, `[k, rows, size]`; None where target_noise is 0.
+            errors: output, Q(s, a) - y, or the mean over the critics of |Q_i(s, a) - y|, `[k, rows]`; `bc`
+                leaves it unchanged.
+            noise: standard normal, `[k, 2, rows, size]` of `sac`, for the actions in s and in s';
+                `[k, rows, size]` of `td3`, None where `target_noise` is 0.
             weights: w, `[k, rows]`; None: 1.
             first: number of the first batch in the run.
-            learning_rate: Adam's step size for actor and critics.
-            tau: step size of the targets towards the networks.
-            policy_delay: number of batches per step of the actor.
-            target_noise: standard deviation of the noise on the target actor's actions.
-            noise_clip: limit at which the noise is clipped.
-            max_grad_norm: largest norm of the gradient; None: no clipping.
             adam_eps: Adam's epsilon.
-            alpha: coefficient of TD3+BC (Fujimoto & Gu 2021), whose actor loss is E[(mu(s) - a)^2]
-                - alpha / E|Q_1| E[Q_1]; None: the loss of TD3.
+            settings: see the table.
 
         Returns:
-            Means over the batches: `critic` (the loss), `q_mean`, `grad_norm` (of the critics,
-            before clipping), and `actor` (its loss) if the actor learned.
+            Means over the batches, losses by the name of the network: `loss`, `q_mean`, `grad_norm` before
+            clipping (`dqn`); `critic`, `actor`, `temperature`, `q_mean`, `entropy`, `alpha`, `grad_norm` of
+            the critics (`sac`); `critic`, `q_mean`, `grad_norm`, and `actor` if the actor learned (`td3`);
+            `critic`, `value`, `actor`, `q_mean`, `v_mean`, `weight`, `grad_norm` (`iql`); `loss`, `fit` (of
+            choices the share that are the policy's likeliest; of vectors E|mean - a|), `grad_norm` (`bc`).
 
         Raises:
-            ShapeError: an array has another shape, or an output has another precision than the
-                engine.
-            ConfigError: a setting is out of range.
+            ShapeError: an array has another shape, or an output has another precision than the engine.
+            ConfigError: a setting is missing, of another type or out of range, an action does not exist,
+                or a network is missing.
+            UnknownNameError: the algorithm has no such network or setting.
             NonFiniteError: a loss, gradient or parameter is NaN or infinite.
         """
 
-@final
-class IQLEngine:
-    """Trains the networks of implicit Q-learning without torch (Kostrikov et al. 2022).
-
-    The actor is a multilayer perceptron with a tanh at its output, which gives the means of normal
-    distributions in [-1, 1]. Its parameters are `log_std` `[size]`, clipped to [-5, 2],
-    `actor.0.weight` `[out, in]`, `actor.0.bias`, ... The critics are stacked like those of a
-    `TD3Engine`. The value network is `value.0.weight`, ... Each parameter begins at a multiple of
-    16 numbers of its vector, in the layout of `rlox.optim.FlatParameters`.
-
-    Args:
-        actor_parameters: names and shapes in the order of the actor's vector.
-        critic_parameters: names and shapes in the order of the critics' vector.
-        value_parameters: names and shapes in the order of the value network's vector.
-        obs_dim: numbers per observation.
-        size: numbers per action.
-        members: number of critics.
-        actor: widths of the actor's hidden layers.
-        critic: widths of the hidden layers of the critics and the value network.
-        activation: `tanh`, `relu`, `elu` or `silu`.
-        precision: `f32`, or `f64` for comparisons.
-
-    Raises:
-        UnknownNameError: a parameter or activation does not exist.
-        ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or the parameters have more layers than the
-            widths say.
-    """
-
-    def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], value_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> IQLEngine:
-        ...
-
-    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], value: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], *, learning_rate: float, actor_learning_rate: float, tau: float, expectile: float, temperature: float, max_weight: float, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
-        """Takes one step of V, then of the actor, the critics and the target critics, for each of k batches
-        (algorithm 1 of the paper).
-
-        Q' are the target critics. With u = min_i Q'_i(s, a) - V(s), w = min(e^(temperature u),
-        max_weight) and y = R + gamma^m V(s'), the losses are E[|expectile - 1(u < 0)| u^2] of V,
-        -E[w log pi(a | s)] of the actor, and sum_i E[(Q_i(s, a) - y)^2] of the critics. w and y use V
-        after its step.
-
-        Args:
-            actor: four arrays, changed in place: the actor's vector, Adam's first and second
-                moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
-                that fails.
-            critic: the same four arrays of the critics.
-            value: the same four arrays of V.
-            target: the vector of the target critics, changed in place.
-            obs: `[k, rows, obs_dim]`.
-            actions: `[k, rows, size]`.
-            rewards: R, `[k, rows]`.
-            next_obs: `[k, rows, obs_dim]`.
-            discounts: gamma^m, 0 after a termination, `[k, rows]`.
-            errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
-            learning_rate: Adam's step size for the critics and the value network.
-            actor_learning_rate: Adam's step size for the actor.
-            tau: step size of the target critics towards the critics.
-            expectile: the expectile that V estimates.
-            temperature: factor of u in w.
-            max_weight: upper limit of w.
-            max_grad_norm: largest norm of the gradient; None: no clipping.
-            adam_eps: Adam's epsilon.
-
-        Returns:
-            Means over the batches: `critic`, `value` and `actor` (losses), `q_mean`, `v_mean`,
-            `weight` (w), `grad_norm` (of the critics, before clipping).
-
-        Raises:
-            ShapeError: an array has another shape, or an output has another precision than the
-                engine.
-            ConfigError: a setting is out of range.
-            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
-        """
-
-@final
-class CloningEngine:
-    """Trains a policy to imitate recorded actions, without torch (Pomerleau 1991).
-
-    The policy is a multilayer perceptron with parameters `net.0.weight` `[out, in]`, `net.0.bias`,
-    ... Its outputs are the logits of choices, or the means of normal distributions. Normal
-    distributions also have the parameter `log_std` `[size]`, before those of the layers. Each
-    parameter begins at a multiple of 16 numbers of the vector, in the layout of
-    `rlox.optim.FlatParameters`.
-
-    Args:
-        parameters: names and shapes in the order of the vector.
-        kind: `choices` or `numbers`.
-        size: number of choices, or of numbers per action.
-        obs_dim: numbers per observation.
-        hidden: widths of the hidden layers.
-        activation: `tanh`, `relu`, `elu` or `silu`.
-        precision: `f32`, or `f64` for comparisons.
-
-    Raises:
-        UnknownNameError: a parameter or activation does not exist.
-        ShapeError: a parameter has another shape.
-        ConfigError: a kind or precision does not exist.
-    """
-
-    def __new__(cls, parameters: Sequence[tuple[str, Sequence[int]]], *, kind: str, size: int, obs_dim: int, hidden: Sequence[int], activation: str='relu', precision: str='f32') -> CloningEngine:
-        ...
-
-    def learn(self, policy: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], obs: ArrayLike, actions: ArrayLike, *, learning_rate: float, squared: bool=False, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
-        """Takes one step of Adam for each of k batches, along the gradient of -E[log pi(a | o)]; with
-        `squared`, of E[(mean - a)^2].
-
-        Args:
-            policy: four arrays, changed in place: the parameter vector, Adam's first and second
-                moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
-                that fails.
-            obs: `[k, rows, obs_dim]`.
-            actions: choices `[k, rows]`, or vectors `[k, rows, size]`.
-            learning_rate: Adam's step size.
-            squared: use the squared error of vectors instead of their likelihood.
-            max_grad_norm: largest norm of the gradient; None: no clipping.
-            adam_eps: Adam's epsilon.
-
-        Returns:
-            Means over the batches: `loss`, `fit` (of choices: the share of actions that are the
-            policy's likeliest choice; of vectors: E|mean - a|), `grad_norm` (before clipping).
-
-        Raises:
-            ShapeError: an array has another shape, or an output has another precision than the
-                engine.
-            ConfigError: an action does not exist, or a setting is out of range.
-            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
-        """
-
-    def outputs(self, parameters: NDArray[np.float32], obs: ArrayLike, out: NDArray[np.float32]) -> None:
-        """Computes the outputs of the network: logits, or means.
-
-        Args:
-            parameters: the parameter vector, float32.
-            obs: `[n, obs_dim]`.
-            out: output, float32 `[n, size]`.
-
-        Raises:
-            ShapeError: an array has another shape or dtype, or `out` shares memory with another
-                argument.
-        """
-
-@final
-class SACEngine:
-    """Trains a squashed Gaussian policy and its critics without torch (Haarnoja et al. 2018).
-
-    The actor is a multilayer perceptron that gives means and log standard deviations, with
-    parameters `actor.0.weight` `[out, in]`, `actor.0.bias`, `actor.2.weight`, ... The critics are
-    stacked: `weights.0` `[members, out, in]`, `weights.1`, ..., `biases.0` `[members, out]`, ...
-    Each parameter begins at a multiple of 16 numbers of its vector, in the layout of
-    `rlox.optim.FlatParameters`.
-
-    Args:
-        actor_parameters: names and shapes in the order of the actor's vector.
-        critic_parameters: names and shapes in the order of the critics' vector.
-        obs_dim: numbers per observation.
-        size: numbers per action.
-        members: number of critics.
-        actor: widths of the actor's hidden layers.
-        critic: widths of the critics' hidden layers.
-        activation: `tanh`, `relu`, `elu` or `silu`.
-        precision: `f32`, or `f64` for comparisons.
-
-    Raises:
-        UnknownNameError: a parameter or activation does not exist.
-        ShapeError: a parameter has another shape.
-        ConfigError: a precision does not exist, or the parameters have more layers than the
-            widths say.
-    """
-
-    def __new__(cls, actor_parameters: Sequence[tuple[str, Sequence[int]]], critic_parameters: Sequence[tuple[str, Sequence[int]]], *, obs_dim: int, size: int, members: int, actor: Sequence[int], critic: Sequence[int], activation: str='relu', precision: str='f32') -> SACEngine:
-        ...
-
-    def learn(self, actor: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], critic: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]], target: NDArray[np.floating[Any]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike, weights: ArrayLike | None=None, temperature: tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]] | None=None, *, entropy_or_alpha: float, first: int, learning_rate: float, tau: float, target_update_interval: int, max_grad_norm: float | None=None, adam_eps: float=1e-08) -> dict[str, float]:
-        """Takes one step of the temperature, the critics and the actor for each of k batches.
-
-        With the target critics Q' and y = R + gamma^m (min_i Q'_i(s', a') - alpha log pi(a' | s')),
-        the losses are -log alpha E[log pi + H] of the temperature, sum_i E[w (Q_i(s, a) - y)^2] / 2
-        of the critics, and E[alpha log pi - min_i Q_i] of the actor.
-
-        Args:
-            actor: four arrays, changed in place: the actor's vector, Adam's first and second
-                moments, and the number of steps, int64 `[1]`, which also counts the steps of a call
-                that fails.
-            critic: the same four arrays of the critics.
-            target: the vector of the target critics, changed in place.
-            obs: `[k, rows, obs_dim]`.
-            actions: `[k, rows, size]`, in [-1, 1].
-            rewards: R, `[k, rows]`.
-            next_obs: `[k, rows, obs_dim]`.
-            discounts: gamma^m, 0 after a termination, `[k, rows]`.
-            errors: output, mean over the critics of |Q_i(s, a) - y|, `[k, rows]`.
-            noise: standard normal, `[k, 2, rows, size]`, for the actions in s and in s'.
-            weights: w, `[k, rows]`; None: 1.
-            temperature: four arrays like the actor's. The vector has 16 numbers, of which the first
-                is log alpha. None: alpha is fixed.
-            entropy_or_alpha: H with a learned temperature, alpha without.
-            first: number of the first batch in the run.
-            learning_rate: Adam's step size for all networks.
-            tau: step size of the target critics towards the critics.
-            target_update_interval: number of batches per step of the target critics.
-            max_grad_norm: largest norm of the gradient; None: no clipping.
-            adam_eps: Adam's epsilon.
-
-        Returns:
-            Means over the batches: losses `critic`, `actor`, `temperature`; `q_mean`, `entropy`,
-            `alpha`, `grad_norm` (of the critics, before clipping).
-
-        Raises:
-            ShapeError: an array has another shape, or an output has another precision than the
-                engine.
-            ConfigError: a setting is out of range.
-            NonFiniteError: a loss, gradient or parameter is NaN or infinite.
-        """
-
-@final
 class Explorer:
-    """Chooses exploring actions without torch, with the network of a `DQNEngine` or the actor of a
-    `SACEngine`, `TD3Engine` or `IQLEngine`.
+    """Chooses exploring actions without torch, with the network of an `OffPolicyEngine` that acts.
 
     Args:
         engine: the engine with the networks, of precision `f32`.
-        deviation: standard deviation of the noise on the actions of a `TD3Engine`'s actor; 0 for
-            other engines.
+        deviation: standard deviation of the noise on the actions of the algorithm `td3`; 0 for
+            other algorithms.
 
     Raises:
-        ConfigError: the engine is of another kind or precision, or the deviation is negative or not
-            finite.
+        ConfigError: the engine is of another kind or precision, or the deviation is out of range.
     """
 
-    def __new__(cls, engine: DQNEngine | SACEngine | TD3Engine | IQLEngine, deviation: float=0.0) -> Explorer:
+    def __new__(cls, engine: OffPolicyEngine, deviation: float=0.0) -> Explorer:
         ...
 
     def act(self, parameters: ArrayLike, obs: ArrayLike, actions: NDArray[Any], noise: ArrayLike | None=None) -> None:

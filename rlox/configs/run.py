@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -160,12 +161,12 @@ class RunConfig:
     log: LogConfig = param(doc="logging", default_factory=LogConfig)
     stop: StopConfig = param(doc="early stopping", default_factory=StopConfig)
 
-    @property
+    @cached_property
     def batch_steps(self) -> int:
         """The length of a batch in the algorithm's unit; totals are rounded up to a multiple of it."""
         return self.algo.batch_steps(self.env.n_envs)
 
-    @property
+    @cached_property
     def rounded_steps(self) -> int:
         """`total_steps` rounded up to whole batches."""
         return -(-self.total_steps // self.batch_steps) * self.batch_steps

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import CloningEngine, Explorer, IQLEngine
+from rlox._core import Explorer, OffPolicyEngine
 from rlox.native.vector_policies import ContinuousSizes, NativeContinuousPolicy
 from rlox.parameters.layout import ParameterVector, linear_shapes, max_width
 from rlox.parameters.lazy_torch import LazyTorchModule, ModuleGuard
@@ -28,26 +28,14 @@ class NativeIQLPolicy(NativeContinuousPolicy):
 
         Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
-        self.sizes = sizes
-        log_std_shape = ("log_std", (sizes.size,))
-        value_widths = (sizes.obs_dim, *sizes.critic, 1)
-        parameter_vectors = {
-            "actor": ParameterVector.zeros([log_std_shape, *sizes.actor_shapes("net.")]),
-            "critic": ParameterVector.zeros(sizes.critic_shapes),
-            "value": ParameterVector.zeros(linear_shapes("", value_widths)),
-        }
-        self._init_parameters(parameter_vectors, make_module)
-        self._init_weights(seed)
-        self.engine = IQLEngine(
-            [log_std_shape, *sizes.actor_shapes("actor.")],
-            sizes.critic_shapes,
-            linear_shapes("value.", value_widths),
-            obs_dim=sizes.obs_dim,
-            size=sizes.size,
-            members=sizes.n_critics,
-            actor=list(sizes.actor),
-            critic=list(sizes.critic),
-            activation=sizes.activation,
+        self.engine = self._init_engine(
+            "iql",
+            sizes,
+            seed,
+            make_module,
+            "net.",
+            extra_actor_shapes=[("log_std", (sizes.size,))],
+            value_shapes=linear_shapes("", (sizes.obs_dim, *sizes.critic, 1)),
         )
         self.explorer = Explorer(self.engine)
 
@@ -88,14 +76,16 @@ class NativeBCPolicy(LazyTorchModule):
         shapes = layers if is_discrete else [("log_std", (size,)), *layers]
         self._init_parameters({"": ParameterVector.zeros(shapes)}, make_module)
         self._init_weights(seed)
-        self.engine = CloningEngine(
-            shapes,
-            kind="choices" if is_discrete else "numbers",
+        self.engine = OffPolicyEngine(
+            "bc",
+            {"policy": shapes},
+            gaussian=not is_discrete,
             size=size,
             obs_dim=obs_dim,
             hidden=list(hidden),
             activation=activation,
         )
+        self._explorer = Explorer(self.engine)
 
     def max_width(self) -> int:
         """Return the largest number of inputs or outputs of a layer."""
@@ -104,10 +94,13 @@ class NativeBCPolicy(LazyTorchModule):
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:
         """Return the most likely discrete actions `[n]`, or means `[n, size]`; masks are not supported."""
         assert mask is None
-        outputs = np.zeros((len(obs), self._size), np.float32)
+        actions: NDArray[Any] = (
+            np.full(len(obs), -1) if self.is_discrete else np.zeros((len(obs), self._size), np.float32)
+        )
         with self.lock:
-            self.engine.outputs(self.vector, obs, outputs)
-        return outputs.argmax(-1) if self.is_discrete else outputs
+            noise = None if self.is_discrete else np.zeros_like(actions)
+            self._explorer.act(self.vector, obs, actions, noise)
+        return actions
 
     def _make_guard(self, module: Any, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
         from rlox.policies.mlp_guard import MLPGuard

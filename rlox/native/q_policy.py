@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import DQNEngine, Explorer, ReplayIteration
+from rlox._core import Explorer, OffPolicyEngine, ReplayIteration
 from rlox.parameters.layout import NamedShape, ParameterVector, linear_shapes, max_width
 from rlox.parameters.lazy_torch import LazyTorchModule, ModuleGuard
 
@@ -69,15 +69,16 @@ class NativeQPolicy(LazyTorchModule):
         self.sizes = sizes
         self._init_parameters({"": ParameterVector.zeros(sizes.parameter_shapes)}, make_module)
         self._init_weights(seed)
-        self.engine = DQNEngine(
-            sizes.parameter_shapes,
+        self.engine = OffPolicyEngine(
+            "dqn",
+            {"q": sizes.parameter_shapes},
             size=sizes.size,
             obs_dim=sizes.obs_dim,
             hidden=list(sizes.hidden),
             activation=sizes.activation,
             dueling=sizes.dueling,
         )
-        self.update_engine: DQNEngine | ReplayIteration = self.engine
+        self.update_engine: OffPolicyEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine)
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import Explorer, ReplayIteration, SACEngine, TD3Engine
+from rlox._core import Explorer, OffPolicyEngine, ReplayIteration
 from rlox.parameters.layout import NamedShape, ParameterVector, linear_shapes, max_width
 from rlox.parameters.lazy_torch import LazyTorchModule, ModuleGuard
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     from rlox.policies.soft import SquashedSACPolicy
 
 __all__ = ["ContinuousSizes", "NativeDeterministicPolicy", "NativeSquashedPolicy"]
-
-E = TypeVar("E", SACEngine, TD3Engine)
 
 
 @dataclass(frozen=True)
@@ -80,23 +78,36 @@ class NativeContinuousPolicy(LazyTorchModule):
 
     def _init_engine(
         self,
+        algorithm: str,
         sizes: ContinuousSizes,
-        prefix: str,
         seed: int,
         make_module: Callable[[], Any],
-        engine_class: type[E],
-    ) -> E:
-        """Set the initial weights of a run and return the engine for these networks."""
+        prefix: str = "",
+        extra_actor_shapes: Sequence[NamedShape] = (),
+        value_shapes: Sequence[NamedShape] = (),
+    ) -> OffPolicyEngine:
+        """Set the initial weights of a run and return the engine of `algorithm` for these networks.
+
+        `prefix` is that of the layers in the torch actor. `extra_actor_shapes` are parameters before them;
+        `value_shapes` those of a value network.
+        """
         self.sizes = sizes
-        actor, critic = (
-            ParameterVector.zeros(sizes.actor_shapes(prefix)),
-            ParameterVector.zeros(sizes.critic_shapes),
-        )
-        self._init_parameters({"actor": actor, "critic": critic}, make_module)
+        parameters = {
+            "actor": ParameterVector.zeros([*extra_actor_shapes, *sizes.actor_shapes(prefix)]),
+            "critic": ParameterVector.zeros(sizes.critic_shapes),
+        }
+        engine_shapes = {
+            "actor": [*extra_actor_shapes, *sizes.actor_shapes("actor.")],
+            "critic": sizes.critic_shapes,
+        }
+        if value_shapes:
+            parameters["value"] = ParameterVector.zeros(value_shapes)
+            engine_shapes["value"] = [(f"value.{name}", shape) for name, shape in value_shapes]
+        self._init_parameters(parameters, make_module)
         self._init_weights(seed)
-        return engine_class(
-            sizes.actor_shapes("actor."),
-            sizes.critic_shapes,
+        return OffPolicyEngine(
+            algorithm,
+            engine_shapes,
             obs_dim=sizes.obs_dim,
             size=sizes.size,
             members=sizes.n_critics,
@@ -120,8 +131,8 @@ class NativeDeterministicPolicy(NativeContinuousPolicy):
 
         Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
-        self.engine = self._init_engine(sizes, "", seed, make_module, TD3Engine)
-        self.update_engine: TD3Engine | ReplayIteration = self.engine
+        self.engine = self._init_engine("td3", sizes, seed, make_module)
+        self.update_engine: OffPolicyEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine, noise_std)
 
     def _make_guard(self, module: DeterministicPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
@@ -141,8 +152,8 @@ class NativeSquashedPolicy(NativeContinuousPolicy):
 
         Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
-        self.engine = self._init_engine(sizes, "net.", seed, make_module, SACEngine)
-        self.update_engine: SACEngine | ReplayIteration = self.engine
+        self.engine = self._init_engine("sac", sizes, seed, make_module, "net.")
+        self.update_engine: OffPolicyEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine)
 
     def _make_guard(self, module: SquashedSACPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import DQNEngine, OnPolicyEngine
+from rlox._core import OffPolicyEngine, OnPolicyEngine
 
 __all__ = ["EXPECTED", "OBS_DIM", "ROWS", "SIZES", "compute_results", "self_test_mismatch", "sine_values"]
 
@@ -69,14 +69,18 @@ def _ppo() -> tuple[float, float, float]:
 
 
 def _dqn() -> tuple[float, float, float]:
-    engine = DQNEngine(_parameter_shapes("q", 4), size=4, obs_dim=OBS_DIM, hidden=SIZES, activation="relu")
-    vector, moments, steps = _initial_state(len(engine))
-    target, shape = 0.3 * sine_values(0.5, len(engine)), (2, ROWS)
+    engine = OffPolicyEngine(
+        "dqn", {"q": _parameter_shapes("q", 4)}, size=4, obs_dim=OBS_DIM, hidden=SIZES, activation="relu",
+        dueling=False,
+    )  # fmt: skip
+    length = engine.vector_lengths["q"]
+    vector, moments, steps = _initial_state(length)
+    target, shape = 0.3 * sine_values(0.5, length), (2, ROWS)
     metrics = engine.learn(
-        vector, target, moments[0], moments[1], steps, sine_values(0.7, *shape, OBS_DIM),
+        {"q": (vector, moments[0], moments[1], steps)}, {"q": target}, sine_values(0.7, *shape, OBS_DIM),
         np.arange(2 * ROWS).reshape(shape) % 4, 2.0 * sine_values(0.9, *shape),
         sine_values(1.1, *shape, OBS_DIM), np.full(shape, 0.9, np.float32), np.empty(shape, np.float32),
-        learning_rate=0.01, double=True, adam_eps=1e-3,
+        learning_rate=0.01, double=True, loss="huber", adam_eps=1e-3,
     )  # fmt: skip
     return _summarize(vector, moments[0], metrics["grad_norm"])
 

@@ -9,17 +9,15 @@ from typing_extensions import disjoint_base
 __all__ = [
     "Acrobot",
     "CartPole",
-    "CloningEngine",
     "DPOPair",
-    "DQNEngine",
     "Explorer",
     "HindsightConfig",
-    "IQLEngine",
     "Iteration",
     "MmapReplayBuffer",
     "MountainCar",
     "MountainCarContinuous",
     "NativeEnv",
+    "OffPolicyEngine",
     "OfflineDatasetBuffer",
     "OnPolicyEngine",
     "Pendulum",
@@ -29,11 +27,9 @@ __all__ = [
     "RolloutPolicy",
     "RunningStats",
     "RunningStatsVec",
-    "SACEngine",
     "SequenceReplayBuffer",
     "SingleEnv",
     "Stream",
-    "TD3Engine",
     "VecEnv",
     "compute_batch_group_advantages",
     "compute_batch_token_kl",
@@ -154,72 +150,34 @@ class OnPolicyEngine:
     def __len__(self) -> int: ...
 
 @final
-class DQNEngine:
-    def __new__(
-        cls,
-        parameters: Sequence[tuple[str, Sequence[int]]],
-        *,
-        size: int,
-        obs_dim: int,
-        hidden: Sequence[int],
-        activation: str = ...,
-        dueling: bool = ...,
-        precision: str = ...,
-    ) -> DQNEngine: ...
-    def learn(
-        self,
-        parameters: NDArray[np.floating[Any]],
-        target: ArrayLike,
-        exp_avg: NDArray[np.floating[Any]],
-        exp_avg_sq: NDArray[np.floating[Any]],
-        steps: NDArray[np.int64],
-        obs: ArrayLike,
-        actions: ArrayLike,
-        rewards: ArrayLike,
-        next_obs: ArrayLike,
-        discounts: ArrayLike,
-        errors: NDArray[np.floating[Any]],
-        weights: ArrayLike | None = ...,
-        *,
-        learning_rate: float,
-        double: bool = ...,
-        loss: str = ...,
-        max_grad_norm: float | None = ...,
-        adam_eps: float = ...,
-    ) -> dict[str, float]: ...
-    def __len__(self) -> int: ...
-
 @final
-class TD3Engine:
+@final
+@final
+@final
+@final
+class OffPolicyEngine:
     def __new__(
         cls,
-        actor_parameters: Sequence[tuple[str, Sequence[int]]],
-        critic_parameters: Sequence[tuple[str, Sequence[int]]],
+        algorithm: str,
+        parameters: Mapping[str, Sequence[tuple[str, Sequence[int]]]],
         *,
-        obs_dim: int,
-        size: int,
-        members: int,
-        actor: Sequence[int],
-        critic: Sequence[int],
-        activation: str = ...,
         precision: str = ...,
-    ) -> TD3Engine: ...
+        **architecture: int | bool | str | Sequence[int],
+    ) -> OffPolicyEngine: ...
+    @property
+    def vector_lengths(self) -> dict[str, int]: ...
     def learn(
         self,
-        actor: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
+        learned: Mapping[
+            str,
+            tuple[
+                NDArray[np.floating[Any]],
+                NDArray[np.floating[Any]],
+                NDArray[np.floating[Any]],
+                NDArray[np.int64],
+            ],
         ],
-        critic: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ],
-        target_actor: NDArray[np.floating[Any]],
-        target_critic: NDArray[np.floating[Any]],
+        targets: Mapping[str, NDArray[np.floating[Any]]],
         obs: ArrayLike,
         actions: ArrayLike,
         rewards: ArrayLike,
@@ -229,167 +187,13 @@ class TD3Engine:
         noise: ArrayLike | None = ...,
         weights: ArrayLike | None = ...,
         *,
-        first: int,
-        learning_rate: float,
-        tau: float,
-        policy_delay: int,
-        target_noise: float,
-        noise_clip: float,
-        max_grad_norm: float | None = ...,
+        first: int = ...,
         adam_eps: float = ...,
-        alpha: float | None = ...,
+        **settings: float | bool | str | None,
     ) -> dict[str, float]: ...
 
-@final
-class IQLEngine:
-    def __new__(
-        cls,
-        actor_parameters: Sequence[tuple[str, Sequence[int]]],
-        critic_parameters: Sequence[tuple[str, Sequence[int]]],
-        value_parameters: Sequence[tuple[str, Sequence[int]]],
-        *,
-        obs_dim: int,
-        size: int,
-        members: int,
-        actor: Sequence[int],
-        critic: Sequence[int],
-        activation: str = ...,
-        precision: str = ...,
-    ) -> IQLEngine: ...
-    def learn(
-        self,
-        actor: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ],
-        critic: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ],
-        value: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ],
-        target: NDArray[np.floating[Any]],
-        obs: ArrayLike,
-        actions: ArrayLike,
-        rewards: ArrayLike,
-        next_obs: ArrayLike,
-        discounts: ArrayLike,
-        errors: NDArray[np.floating[Any]],
-        *,
-        learning_rate: float,
-        actor_learning_rate: float,
-        tau: float,
-        expectile: float,
-        temperature: float,
-        max_weight: float,
-        max_grad_norm: float | None = ...,
-        adam_eps: float = ...,
-    ) -> dict[str, float]: ...
-
-@final
-class CloningEngine:
-    def __new__(
-        cls,
-        parameters: Sequence[tuple[str, Sequence[int]]],
-        *,
-        kind: str,
-        size: int,
-        obs_dim: int,
-        hidden: Sequence[int],
-        activation: str = ...,
-        precision: str = ...,
-    ) -> CloningEngine: ...
-    def learn(
-        self,
-        policy: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ],
-        obs: ArrayLike,
-        actions: ArrayLike,
-        *,
-        learning_rate: float,
-        squared: bool = ...,
-        max_grad_norm: float | None = ...,
-        adam_eps: float = ...,
-    ) -> dict[str, float]: ...
-    def outputs(
-        self,
-        parameters: NDArray[np.float32],
-        obs: ArrayLike,
-        out: NDArray[np.float32],
-    ) -> None: ...
-
-@final
-class SACEngine:
-    def __new__(
-        cls,
-        actor_parameters: Sequence[tuple[str, Sequence[int]]],
-        critic_parameters: Sequence[tuple[str, Sequence[int]]],
-        *,
-        obs_dim: int,
-        size: int,
-        members: int,
-        actor: Sequence[int],
-        critic: Sequence[int],
-        activation: str = ...,
-        precision: str = ...,
-    ) -> SACEngine: ...
-    def learn(
-        self,
-        actor: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ],
-        critic: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ],
-        target: NDArray[np.floating[Any]],
-        obs: ArrayLike,
-        actions: ArrayLike,
-        rewards: ArrayLike,
-        next_obs: ArrayLike,
-        discounts: ArrayLike,
-        errors: NDArray[np.floating[Any]],
-        noise: ArrayLike,
-        weights: ArrayLike | None = ...,
-        temperature: tuple[
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.floating[Any]],
-            NDArray[np.int64],
-        ]
-        | None = ...,
-        *,
-        entropy_or_alpha: float,
-        first: int,
-        learning_rate: float,
-        tau: float,
-        target_update_interval: int,
-        max_grad_norm: float | None = ...,
-        adam_eps: float = ...,
-    ) -> dict[str, float]: ...
-
-@final
 class Explorer:
-    def __new__(
-        cls, engine: DQNEngine | SACEngine | TD3Engine | IQLEngine, deviation: float = ...
-    ) -> Explorer: ...
+    def __new__(cls, engine: OffPolicyEngine, deviation: float = ...) -> Explorer: ...
     def act(
         self,
         parameters: ArrayLike,

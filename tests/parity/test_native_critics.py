@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox._core import SACEngine, TD3Engine
-from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox._core import OffPolicyEngine
+from rlox.errors import ConfigError, NonFiniteError, ShapeError, UnknownNameError
 from rlox.losses import critics_loss, soft_policy_loss, td_target, temperature_loss
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, mlp
 from rlox.networks.critics import q_values
@@ -64,10 +64,12 @@ class Case:
         sizes = (self.obs_dim + self.size, *self.critic_widths, 1)
         return actor.double(), EnsembleMLP(self.members, sizes, self.activation).double()
 
-    def engine(self, kind: Any) -> Any:
-        return kind(
-            [(f"actor.{name}", tuple(p.shape)) for name, p in self.actor.named_parameters()],
-            [(name, tuple(p.shape)) for name, p in self.critic.named_parameters()],
+    def engine(self, algorithm: str) -> OffPolicyEngine:
+        actor = [(f"actor.{name}", tuple(p.shape)) for name, p in self.actor.named_parameters()]
+        critic = [(name, tuple(p.shape)) for name, p in self.critic.named_parameters()]
+        return OffPolicyEngine(
+            algorithm,
+            {"actor": actor, "critic": critic},
             obs_dim=self.obs_dim,
             size=self.size,
             members=self.members,
@@ -169,11 +171,13 @@ def test_native_sac_updates_equal_autograd_in_float64(learned: bool, cases: int)
         state = [adams(flat(net)) for net in (case.actor, case.critic)]
         ours, found = flat(case.target_critic), np.zeros((BATCHES, case.rows))
         held = adams(np.array([-0.7] + [0.0] * 15))
-        said = case.engine(SACEngine).learn(
-            *state, ours, *case.columns.values(), found, case.noise, case.weights,
-            held if learned else None, entropy_or_alpha=-1.5 if learned else float(np.exp(-0.7)),
-            first=case.first, learning_rate=RATE, tau=TAU, target_update_interval=case.every,
-            max_grad_norm=case.norm, adam_eps=EPS,
+        temperature_of = {"temperature": held} if learned else {}
+        setting = {"target_entropy": -1.5} if learned else {"alpha": float(np.exp(-0.7))}
+        said = case.engine("sac").learn(
+            {"actor": state[0], "critic": state[1], **temperature_of}, {"critic": ours},
+            *case.columns.values(), found, case.noise, case.weights, **setting, first=case.first,
+            learning_rate=RATE, tau=TAU, target_update_interval=case.every, max_grad_norm=case.norm,
+             adam_eps=EPS,
         )  # fmt: skip
         left = [state[0][0], state[1][0], ours, found]
         assert_close(left, [flat(actor), flat(critic), flat(target), np.stack(errors)])
@@ -215,9 +219,10 @@ def test_native_td3_updates_equal_autograd_in_float64(deviation: float, cases: i
         state = [adams(flat(net)) for net in (case.actor, case.critic)]
         targets = [flat(net) for net in (case.target_actor, case.target_critic)]
         found = np.zeros((BATCHES, case.rows))
-        said = case.engine(TD3Engine).learn(
-            *state, *targets, *case.columns.values(), found, case.noise[:, 0] if deviation else None,
-            case.weights, first=case.first, learning_rate=RATE, tau=TAU, policy_delay=case.every,
+        said = case.engine("td3").learn(
+            {"actor": state[0], "critic": state[1]}, {"actor": targets[0], "critic": targets[1]},
+            *case.columns.values(), found, case.noise[:, 0] if deviation else None, case.weights,
+            first=case.first, learning_rate=RATE, tau=TAU, policy_delay=case.every,
             target_noise=deviation, noise_clip=0.3, max_grad_norm=case.norm, adam_eps=EPS,
         )  # fmt: skip
         left = [state[0][0], state[1][0], *targets, found]
@@ -231,47 +236,89 @@ def test_native_td3_updates_equal_autograd_in_float64(deviation: float, cases: i
         assert int(state[0][3][0]) == len(losses)
 
 
-def trained(case: Case, **changes: Any) -> Any:
-    """Run one TD3 update with some changed arguments."""
+def trained(case: Case, omitted: Sequence[str] = (), **changes: Any) -> Any:
+    """Run one TD3 update with some changed and omitted arguments."""
     given: dict[str, Any] = {
-        "actor": adams(flat(case.actor)), "critic": adams(flat(case.critic)),
-        "target_actor": flat(case.target_actor), "target_critic": flat(case.target_critic),
+        "learned": {"actor": adams(flat(case.actor)), "critic": adams(flat(case.critic))},
+        "targets": {"actor": flat(case.target_actor), "critic": flat(case.target_critic)},
         **case.columns, "errors": np.zeros((BATCHES, case.rows)), "noise": case.noise[:, 0],
         "first": 0, "learning_rate": RATE, "tau": TAU, "policy_delay": 1, "target_noise": 0.2,
         "noise_clip": 0.3,
     }  # fmt: skip
-    return case.engine(TD3Engine).learn(**(given | changes))
+    given = {name: value for name, value in (given | changes).items() if name not in omitted}
+    return case.engine("td3").learn(**given)
 
 
 def test_native_sac_and_td3_updates_refuse_invalid_arguments_by_name() -> None:
     case = Case(5, outputs=1)
     short = (*adams(flat(case.actor))[:3], np.zeros(2, np.int64))
+    states = {"actor": adams(flat(case.actor)), "critic": adams(flat(case.critic))}
+    targets = {"actor": flat(case.target_actor), "critic": flat(case.target_critic)}
     for changes, error, says in (
         ({"actions": case.columns["actions"][..., :0]}, ShapeError, "actions has shape"),
         ({"noise": None}, ShapeError, "noise"),
         ({"tau": 1.5}, ConfigError, r"tau is 1\.5, expected 0 to 1"),
+        ({"tau": None}, ConfigError, "tau is None, expected a number"),
+        ({"tau": "slow"}, ConfigError, 'tau is "slow", expected a number'),
         ({"policy_delay": 0}, ConfigError, "policy_delay is 0"),
-        ({"actor": flat(case.actor)}, ConfigError, "expected four arrays: parameters"),
-        ({"actor": short}, ShapeError, "steps is"),
-        ({"critic": adams(flat(case.critic)[:-1])}, ShapeError, "parameters of critic is"),
+        ({"policy_delay": 1.5}, ConfigError, r"policy_delay is 1\.5, expected an integer in 0\.\.2\*\*64"),
+        ({"polcy_delay": 2}, UnknownNameError, 'unknown setting "polcy_delay"; did you mean policy_delay?'),
+        ({"alpha": True}, ConfigError, "alpha is true, expected a number"),
+        ({"learned": states | {"actor": flat(case.actor)}}, ConfigError, "expected four arrays: parameters"),
+        ({"learned": states | {"actor": short}}, ShapeError, "steps is"),
+        ({"learned": states | {"critic": adams(flat(case.critic)[:-1])}}, ShapeError, "parameters of critic"),
+        ({"learned": {"actor": states["actor"]}}, ConfigError, "critic is missing"),
+        ({"learned": states | {"value": short}}, UnknownNameError, 'learned has "value", expected .* actor'),
+        ({"targets": {"actor": targets["actor"]}}, ConfigError, "critic is missing"),
+        ({"targets": targets | {"critic": targets["actor"]}}, ShapeError, "target of critic"),
     ):
         with pytest.raises(error, match=says):
             trained(case, **changes)
+    with pytest.raises(ConfigError, match="tau is missing, expected a number"):
+        trained(case, omitted=("tau",))
     wrong = case.columns["rewards"].copy()
     wrong[1, 0] = np.inf
     with pytest.raises(NonFiniteError, match="critic loss by minibatch"):
         trained(case, rewards=wrong)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "error", "says"),
+    [
+        ("td", {}, UnknownNameError, 'unknown algorithm "td"; did you mean td3?'),
+        ("td3", {"activation": "gelu"}, UnknownNameError, 'unknown activation "gelu"'),
+        ("td3", {"members": "two"}, ConfigError, 'members is "two", expected an integer'),
+        ("td3", {"actor": 64}, ConfigError, "actor is 64, expected widths of hidden layers"),
+        ("td3", {"dueling": True}, UnknownNameError, 'unknown setting "dueling"'),
+        ("td3", {"precision": "f16"}, ConfigError, 'precision is "f16", expected f32 or f64'),
+        ("iql", {}, ConfigError, "value is missing, expected the arrays of this network"),
+        ("dqn", {}, ConfigError, "q is missing, expected the arrays of this network"),
+    ],
+)
+def test_an_engine_refuses_a_wrong_architecture_by_name(
+    algorithm: str, changes: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    shapes = {
+        "actor": [("actor.0.weight", (1, 3)), ("actor.0.bias", (1,))],
+        "critic": [("weights.0", (2, 1, 4)), ("biases.0", (2, 1))],
+    }
+    architecture: dict[str, Any] = {
+        "obs_dim": 3, "size": 1, "members": 2, "actor": [], "critic": [], "activation": "relu"
+    }  # fmt: skip
+    OffPolicyEngine("td3", shapes, **architecture)
+    with pytest.raises(error, match=says):
+        OffPolicyEngine(algorithm, shapes, **(architecture | changes))
+
+
 def test_parameters_of_other_names_and_shapes_are_refused() -> None:
     case = Case(6, outputs=1)
     case.actor_widths = [w + 1 for w in case.actor_widths]
     with pytest.raises(ShapeError, match=r"actor\.0\.weight"):
-        case.engine(TD3Engine)
+        case.engine("td3")
     case = Case(6, outputs=2)
     with pytest.raises(ShapeError, match=r"actor\."):
-        case.engine(TD3Engine)
+        case.engine("td3")
     case = Case(6, outputs=1)
     case.members += 1
     with pytest.raises(ShapeError, match=r"weights\.0"):
-        case.engine(TD3Engine)
+        case.engine("td3")

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rlox._core import DQNEngine
+from rlox._core import OffPolicyEngine
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.losses import td_loss
 from rlox.networks import DuelingMLP
@@ -61,10 +61,11 @@ class Case:
         policy.requires_grad_(True)
         return policy.double()
 
-    def engine(self, precision: str) -> DQNEngine:
+    def engine(self, precision: str) -> OffPolicyEngine:
         named = [(name, tuple(p.shape)) for name, p in self.online.named_parameters()]
-        return DQNEngine(
-            named,
+        return OffPolicyEngine(
+            "dqn",
+            {"q": named},
             size=self.size,
             obs_dim=self.obs_dim,
             hidden=self.hidden,
@@ -82,14 +83,11 @@ class Case:
         errors = np.zeros((batches, self.rows), kind)
         columns = {name: column[:batches] for name, column in self.columns.items()}
         told = self.engine(precision).learn(
-            state["parameters"],
-            target,
-            state["exp_avg"],
-            np.zeros_like(vector),
-            np.zeros(1, np.int64),
+            {"q": (vector, state["exp_avg"], np.zeros_like(vector), np.zeros(1, np.int64))},
+            {"q": target.astype(kind)},
             *(columns[name] for name in ("obs", "actions", "rewards", "next_obs", "discounts")),
             errors,
-            columns.get("weights"),
+            weights=columns.get("weights"),
             learning_rate=RATE,
             double=self.double,
             loss=self.loss,
@@ -181,12 +179,13 @@ def test_the_vector_is_laid_out_as_torch_s() -> None:
         policy = QPolicy(3, 4, (5, 6), dueling=dueling)
         flat = FlatParameters(policy)
         named = [(name, tuple(p.shape)) for name, p in policy.named_parameters()]
-        of: dict[str, Any] = {"size": 4, "obs_dim": 3, "hidden": [5, 6], "dueling": dueling}
-        assert len(DQNEngine(named, **of)) == len(flat.vector)
+        of: dict[str, Any] = {"size": 4, "obs_dim": 3, "hidden": [5, 6], "activation": "relu"}
+        engine = OffPolicyEngine("dqn", {"q": named}, dueling=dueling, **of)
+        assert engine.vector_lengths == {"q": len(flat.vector)}
         with pytest.raises(ShapeError, match=named[0][0]):
-            DQNEngine([(named[0][0], (7, 7)), *named[1:]], **of)
+            OffPolicyEngine("dqn", {"q": [(named[0][0], (7, 7)), *named[1:]]}, dueling=dueling, **of)
         with pytest.raises(ConfigError, match="is q"):
-            DQNEngine(named, **{**of, "dueling": not dueling})
+            OffPolicyEngine("dqn", {"q": named}, dueling=not dueling, **of)
         assert isinstance(policy.q, DuelingMLP) == dueling
 
 

@@ -19,7 +19,7 @@ from parity.ours_replayed import CRITICS
 from parity.test_offline import ACT, BATCH, GAMMA, HIDDEN, LIMIT, LR, OBS, TAU, UPDATES
 from parity.transcriptions.iql import IQL
 from parity.transcriptions.td3_bc import TD3BC
-from rlox._core import CloningEngine, IQLEngine, TD3Engine
+from rlox._core import Explorer, OffPolicyEngine
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.optim import FlatParameters
 from rlox.policies.actors import CategoricalActor, GaussianActor
@@ -57,6 +57,7 @@ SHAPE: dict[str, Any] = {
     "members": CRITICS,
     "actor": HIDDEN,
     "critic": HIDDEN,
+    "activation": "relu",
     "precision": "f64",
 }
 
@@ -66,9 +67,10 @@ def td3_bc(**changed: Any) -> float:
     policy, weights = papers.start(DeterministicPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu"))
     settings = {"alpha": 1.7, "policy_delay": 2, "target_noise_clip": 0.5}
     paper = TD3BC(weights, {**papers.PAPER, **settings})
-    engine = TD3Engine(shapes(policy.actor, "actor."), shapes(policy.critic), **SHAPE)
+    networks = {"actor": shapes(policy.actor, "actor."), "critic": shapes(policy.critic)}
+    engine = OffPolicyEngine("td3", networks, **SHAPE)
     actor, critic = adams(policy.actor), adams(policy.critic)
-    targets = actor[0].copy(), critic[0].copy()
+    targets = {"actor": actor[0].copy(), "critic": critic[0].copy()}
     given = {
         "learning_rate": LR, "tau": TAU, "policy_delay": 2, "target_noise": 1.0, "noise_clip": 0.5,
         "max_grad_norm": LIMIT, "alpha": 1.7, **changed,
@@ -77,9 +79,19 @@ def td3_bc(**changed: Any) -> float:
         paper.train(batch)
         noise = batch["noise_target"].numpy()[None]
         errors = np.zeros((1, BATCH))
-        engine.learn(actor, critic, *targets, *columns(batch), errors, noise, first=i, **given)
+        learned = {"actor": actor, "critic": critic}
+        engine.learn(learned, targets, *columns(batch), errors, noise, first=i, **given)
     ours = papers.joined(papers.apart(policy.state_dict()))
     return papers.apart_by((ours, papers.joined(paper.weights)))
+
+
+def iql_engine(policy: IQLPolicy) -> OffPolicyEngine:
+    networks = {
+        "actor": shapes(policy.actor, "actor.", "net."),
+        "critic": shapes(policy.critic),
+        "value": shapes(policy.value, "value."),
+    }
+    return OffPolicyEngine("iql", networks, **SHAPE)
 
 
 def iql(**changed: Any) -> float:
@@ -88,13 +100,9 @@ def iql(**changed: Any) -> float:
     settings = {"expectile": 0.8, "temperature": 2.0, "total": UPDATES}
     paper = IQL(weights, {**papers.PAPER, **settings})
     actor, critic, value = (adams(m) for m in (policy.actor, policy.critic, policy.value))
-    engine = IQLEngine(
-        shapes(policy.actor, "actor.", "net."),
-        shapes(policy.critic),
-        shapes(policy.value, "value."),
-        **SHAPE,
-    )
-    target = critic[0].copy()
+    engine = iql_engine(policy)
+    target = {"critic": critic[0].copy()}
+    learned = {"actor": actor, "critic": critic, "value": value}
     given = {
         "learning_rate": LR, "tau": TAU, "expectile": 0.8, "temperature": 2.0, "max_weight": 100.0,
         "max_grad_norm": LIMIT, **changed,
@@ -104,7 +112,7 @@ def iql(**changed: Any) -> float:
         falls = 0.5 * (1 + math.cos(math.pi * i / UPDATES))
         errors = np.zeros((1, BATCH))
         rate = {"actor_learning_rate": LR * falls}
-        engine.learn(actor, critic, value, target, *columns(batch), errors, **rate, **given)
+        engine.learn(learned, target, *columns(batch), errors, **rate, **given)
         assert (errors > 0).all()
     ours = papers.joined(papers.apart(policy.state_dict()))
     return papers.apart_by((ours, papers.joined(paper.weights)))
@@ -133,6 +141,15 @@ def test_native_offline_updates_depend_on_every_setting(algo: Any, changed: dict
     assert algo(**changed) > 1e-5
 
 
+def clone(engine: OffPolicyEngine, state: Any, obs: A, taken: A, **settings: Any) -> dict[str, float]:
+    """Learn from batches of observations and actions; cloning reads no other column."""
+    settings = {"squared": False, "max_grad_norm": None} | settings
+    other, errors = np.zeros(obs.shape[:2]), np.full(obs.shape[:2], 3.0, state[0].dtype)
+    metrics = engine.learn({"policy": state}, {}, obs, taken, other, obs, other, errors, **settings)
+    assert (errors == 3.0).all()
+    return metrics
+
+
 @pytest.mark.parametrize("number", range(24))
 def test_native_cloning_equals_autograd(number: int) -> None:
     """Compare choices, vectors and their squared error, with several batches in a call."""
@@ -149,8 +166,8 @@ def test_native_cloning_equals_autograd(number: int) -> None:
     policy = made(obs_dim, size, hidden, activation).double()
     obs = draw.normal(size=(k, rows, obs_dim))
     taken = draw.integers(0, size, (k, rows)) if kind == "choices" else draw.normal(size=(k, rows, size))
-    engine = CloningEngine(
-        shapes(policy), kind="choices" if kind == "choices" else "numbers", size=size, obs_dim=obs_dim,
+    engine = OffPolicyEngine(
+        "bc", {"policy": shapes(policy)}, gaussian=kind != "choices", size=size, obs_dim=obs_dim,
         hidden=hidden, activation=activation, precision="f64",
     )  # fmt: skip
     state = adams(policy)
@@ -161,7 +178,7 @@ def test_native_cloning_equals_autograd(number: int) -> None:
         "max_grad_norm": norm,
         "adam_eps": 1e-3,
     }
-    told = engine.learn(state, obs, taken, **settings)
+    told = clone(engine, state, obs, taken, **settings)
     ours = state[0].copy()
     state[0][:] = before
     adam = torch.optim.Adam(policy.parameters(), 0.01, eps=1e-3)
@@ -186,15 +203,18 @@ def test_native_cloning_equals_autograd(number: int) -> None:
 
 def cloner(
     kind: str = "numbers",
-) -> tuple[CloningEngine, tuple[A, A, A, A], GaussianActor | CategoricalActor]:
+) -> tuple[OffPolicyEngine, tuple[A, A, A, A], GaussianActor | CategoricalActor]:
     made: Any = CategoricalActor if kind == "choices" else GaussianActor
     policy = made(3, 2, [4], "tanh")
-    engine = CloningEngine(shapes(policy), kind=kind, size=2, obs_dim=3, hidden=[4], activation="tanh")
+    engine = OffPolicyEngine(
+        "bc", {"policy": shapes(policy)}, gaussian=kind != "choices", size=2, obs_dim=3, hidden=[4],
+        activation="tanh",
+    )  # fmt: skip
     return engine, adams(policy), policy
 
 
-def test_the_cloning_engine_refuses_invalid_batches_and_changes_no_weight() -> None:
-    engine, state, policy = cloner()
+def test_native_cloning_refuses_invalid_batches_and_changes_no_weight() -> None:
+    engine, state, _ = cloner()
     before = state[0].copy()
     obs, taken = np.zeros((2, 5, 3), np.float32), np.zeros((2, 5, 2), np.float32)
     for arguments, error, said in (
@@ -204,33 +224,39 @@ def test_the_cloning_engine_refuses_invalid_batches_and_changes_no_weight() -> N
         ((state, obs[:, :0], taken[:, :0]), ConfigError, "at least 1"),
     ):
         with pytest.raises(error, match=said):
-            engine.learn(*arguments, learning_rate=0.1)  # type: ignore[arg-type]
+            clone(engine, *arguments, learning_rate=0.1)
     with pytest.raises(ConfigError, match="learning_rate"):
-        engine.learn(state, obs, taken, learning_rate=-1.0)
+        clone(engine, state, obs, taken, learning_rate=-1.0)
     with pytest.raises(NonFiniteError, match="loss"):
-        engine.learn(state, obs, taken * np.float32(np.nan), learning_rate=0.1)
+        clone(engine, state, obs, taken * np.float32(np.nan), learning_rate=0.1)
     np.testing.assert_array_equal(state[0], before)
     choices, of_choices, _ = cloner("choices")
     with pytest.raises(ConfigError, match="action of row 1"):
-        choices.learn(of_choices, obs[:1], np.array([[0, 2, 0, 0, 0]]), learning_rate=0.1)
+        clone(choices, of_choices, obs[:1], np.array([[0, 2, 0, 0, 0]]), learning_rate=0.1)
     with pytest.raises(ConfigError, match="squared"):
-        choices.learn(of_choices, obs, np.zeros((2, 5), int), learning_rate=0.1, squared=True)
-    with pytest.raises(ConfigError, match="expected choices or numbers"):
-        CloningEngine(shapes(policy), kind="sde", size=2, obs_dim=3, hidden=[4])
-    out = np.zeros((5, 2), np.float32)
-    engine.outputs(state[0], obs[0], out)
-    np.testing.assert_allclose(out, policy.net(torch.zeros(5, 3)).detach().numpy(), atol=1e-6)
+        clone(choices, of_choices, obs, np.zeros((2, 5), int), learning_rate=0.1, squared=True)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "choices"])
+def test_the_explorer_of_a_cloned_policy_takes_its_best_actions(kind: str) -> None:
+    engine, state, policy = cloner(kind)
+    obs = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    outputs = policy.net(torch.from_numpy(obs)).detach().numpy()
+    if kind == "choices":
+        choices = np.full(50, -1)
+        Explorer(engine).act(state[0], obs, choices)
+        np.testing.assert_array_equal(choices, outputs.argmax(1))
+    else:
+        vectors = np.zeros((50, 2), np.float32)
+        Explorer(engine).act(state[0], obs, vectors, np.ones_like(vectors))
+        np.testing.assert_allclose(vectors, outputs, atol=1e-6)
 
 
 def test_a_native_iql_update_names_the_minibatch_of_a_nan() -> None:
     policy = IQLPolicy(OBS, ACT, CRITICS, HIDDEN, HIDDEN, "relu").double()
-    engine = IQLEngine(
-        shapes(policy.actor, "actor.", "net."),
-        shapes(policy.critic),
-        shapes(policy.value, "value."),
-        **SHAPE,
-    )
-    parts = [adams(m) for m in (policy.actor, policy.critic, policy.value)]
+    engine = iql_engine(policy)
+    learned = {name: adams(getattr(policy, name)) for name in ("actor", "critic", "value")}
+    target = {"critic": learned["critic"][0].copy()}
     batch = columns(papers.numbers()[0])
     batch[2] = batch[2] * np.nan
     given = {
@@ -241,4 +267,4 @@ def test_a_native_iql_update_names_the_minibatch_of_a_nan() -> None:
         "temperature": 2.0,
     }
     with pytest.raises(NonFiniteError, match="critic loss by minibatch"):
-        engine.learn(*parts, parts[1][0].copy(), *batch, np.zeros((1, BATCH)), max_weight=100.0, **given)
+        engine.learn(learned, target, *batch, np.zeros((1, BATCH)), max_weight=100.0, **given)

@@ -50,8 +50,7 @@ def check(case: Case, arguments: dict[str, Any]) -> None:
 # of exploring and iterations compare with these callables (tests/unit/algorithms/test_iterations.py and
 # test_replayed_iterations.py).
 BY_TORCH = {
-    "DQNEngine", "DQNEngine.learn", "SACEngine", "SACEngine.learn", "TD3Engine", "TD3Engine.learn",
-    "IQLEngine", "IQLEngine.learn", "CloningEngine", "CloningEngine.learn", "CloningEngine.outputs",
+    "OffPolicyEngine", "OffPolicyEngine.learn", "OffPolicyEngine.vector_lengths",
     "Explorer", "Explorer.act", "Explorer.collect",
     "ReplayIteration", "ReplayIteration.learn", "ReplayIteration.collected", "ReplayIteration.seconds",
     "ReplayIteration.episodes",

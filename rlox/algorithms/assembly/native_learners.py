@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import explained_variance
+from rlox._core import OffPolicyEngine, ReplayIteration, explained_variance
+from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.lazy_torch import LazyTorchModule
 from rlox.parameters.optimizer import NativeOptimizer, NativeTargetNetwork
+from rlox.rng import update_noise
 from rlox.training.loop import Stateful
-from rlox.types import Rollout, Transitions
+from rlox.types import Clock, Rollout, Transitions, update_label
 
 __all__ = [
     "NativeLearner",
     "NativeReplayLearner",
-    "batch_columns",
+    "learn_transitions",
     "rollout_explained_variance",
+    "stacked_update_noise",
     "valid_rows",
 ]
 
@@ -68,23 +72,29 @@ def rollout_explained_variance(rollout: Rollout) -> float:
 class NativeReplayLearner:
     """A native policy with the optimizers and target networks that learn from replayed transitions.
 
-    `parts` are optimizers and target networks by name. `targets` are the target networks alone, which start
-    as copies of the online networks. The state is interchangeable with that of the torch learner.
+    `optimizers` and `targets` have the engine's names of the networks; target networks start as copies of
+    them. `parts` are these and other stateful parts under their names in checkpoints. The state is
+    interchangeable with that of the torch learner.
     """
 
+    native: Any  # set by the subclass: the policy, whose engine computes the updates
+
     def __init__(
-        self, native: LazyTorchModule, parts: Mapping[str, Stateful], targets: Sequence[NativeTargetNetwork]
+        self,
+        optimizers: Mapping[str, NativeOptimizer],
+        targets: Mapping[str, NativeTargetNetwork],
+        parts: Mapping[str, Stateful],
     ) -> None:
-        self._native, self._parts, self._targets = native, parts, targets
+        self._optimizers, self._targets, self._parts = optimizers, targets, parts
 
     @property
     def policy(self) -> Any:
         """The policy as a torch module that shares the parameters' memory."""
-        return self._native.module
+        return self.native.module
 
     def state(self) -> dict[str, Any]:
         """Return copies of the weights, and the state of every optimizer and target."""
-        weights = self._native.weights()
+        weights = self.native.weights()
         return {
             "weights": weights,
             "optimizer": {name: part.state() for name, part in self._parts.items()},
@@ -92,18 +102,55 @@ class NativeReplayLearner:
 
     def load_initial_weights(self, weights: Mapping[str, Any]) -> None:
         """Replace the initial weights by these, in the target networks too."""
-        self._native.load_state_dict(weights)
-        for target in self._targets:
+        self.native.load_state_dict(weights)
+        for target in self._targets.values():
             target.copy_online()
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
-        self._native.load_state_dict(state["weights"])
+        self.native.load_state_dict(state["weights"])
         for name, part in self._parts.items():
             part.restore(state["optimizer"][name])
 
 
-def batch_columns(batch: Transitions) -> tuple[A, A, A, A, A]:
-    """Return observations, actions, rewards, next observations and discounts as arrays for an engine."""
-    obs, actions, rewards = map(np.asarray, (batch.obs, batch.actions, batch.rewards))
-    return obs, actions, rewards, np.asarray(batch.next_obs), np.asarray(batch.discounts)
+def learn_transitions(
+    engine: OffPolicyEngine | ReplayIteration,
+    batch: Transitions,
+    clock: Clock,
+    optimizers: Mapping[str, NativeOptimizer],
+    targets: Mapping[str, NativeTargetNetwork],
+    noise: A | None = None,
+    **settings: Any,
+) -> tuple[dict[str, float], NDArray[np.float32]]:
+    """Let the engine learn from each batch; return its results, and the error of each row `[k, rows]`.
+
+    `optimizers` and `targets` have the engine's names of the networks, which `_core.OffPolicyEngine` lists
+    with the settings of each algorithm. All optimizers have the same epsilon.
+    """
+    errors = np.empty(batch.rewards.shape, np.float32)
+    with label_errors(update_label(batch, clock)), ExitStack() as stack:
+        learned = {name: stack.enter_context(adam_vectors(o)) for name, o in optimizers.items()}
+        results = engine.learn(
+            learned,
+            {name: target.vector for name, target in targets.items()},
+            np.asarray(batch.obs),
+            np.asarray(batch.actions),
+            np.asarray(batch.rewards),
+            np.asarray(batch.next_obs),
+            np.asarray(batch.discounts),
+            errors,
+            noise,
+            None if batch.weights is None else np.asarray(batch.weights),
+            first=clock.updates,
+            adam_eps=next(iter(optimizers.values())).eps,
+            **settings,
+        )
+    return results, errors
+
+
+def stacked_update_noise(seed: int, batch: Transitions, clock: Clock, draws: int = 1) -> A:
+    """Return standard normal noise for the actions of each batch: `[k, rows, size]`, with several draws
+    `[k, draws, rows, size]`.
+    """
+    shape = (*((draws,) if draws > 1 else ()), *batch.actions.shape[1:])
+    return np.stack([update_noise(seed, clock.updates + i, shape) for i in range(len(batch))])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
-
 from rlox.algorithms.assembly.encoding import EncoderSpec
-from rlox.algorithms.assembly.native_learners import NativeLearner
+from rlox.algorithms.assembly.native_learners import NativeLearner, learn_transitions
 from rlox.configs import BCConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.native.offline_policies import NativeBCPolicy
-from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
@@ -34,25 +32,24 @@ class NativeBCLearner(NativeLearner):
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Take one gradient step for each batch."""
-        config, label = self.config, f"update {clock.updates}"
-        self.optimizer.lr = config.at("learning_rate", clock.remaining)
+        config, optimizer = self.config, self.optimizer
+        optimizer.lr = config.at("learning_rate", clock.remaining)
         self.native.check()
-        actions = np.asarray(batch.actions)
         if self.native.is_discrete:
-            actions = actions.reshape(batch.rewards.shape).astype(np.int64)
-        with label_errors(label), adam_vectors(self.optimizer) as policy:
-            result = self.native.engine.learn(
-                policy,
-                np.asarray(batch.obs),
-                actions,
-                learning_rate=self.optimizer.lr,
-                squared=config.loss == "mse",
-                max_grad_norm=config.max_grad_norm,
-                adam_eps=self.optimizer.eps,
-            )
+            batch = replace(batch, actions=batch.actions.reshape(batch.rewards.shape).long())
+        result, _ = learn_transitions(
+            self.native.engine,
+            batch,
+            clock,
+            {"policy": optimizer},
+            {},
+            learning_rate=optimizer.lr,
+            max_grad_norm=config.max_grad_norm,
+            squared=config.loss == "mse",
+        )
         values = (result[name] for name in ("loss", "fit", "grad_norm"))
         metrics = dict(zip(self.metric_names, values, strict=True))
-        metrics["train/learning_rate"] = self.optimizer.lr
+        metrics["train/learning_rate"] = optimizer.lr
         return Update(metrics, len(batch), batch.rewards.numel())
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
 from rlox.algorithms.assembly.encoding import EncoderSpec
-from rlox.algorithms.assembly.native_learners import NativeReplayLearner, batch_columns
+from rlox.algorithms.assembly.native_learners import NativeReplayLearner, learn_transitions
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents
 from rlox.algorithms.dqn.common import METRIC_NAMES, DQNLearnerMixin, scheduled_epsilon
 from rlox.configs import DQNConfig, RunConfig
 from rlox.envs.base import VectorEnv
 from rlox.native.exploration import NativeEpsilonGreedy
 from rlox.native.q_policy import NativeQPolicy, QSizes
-from rlox.parameters.engine import counted_steps, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.types import Clock, Transitions, Update, build_update, update_label
+from rlox.types import Clock, Transitions, Update, build_update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.q_policy import QPolicy
@@ -35,38 +32,28 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         parameters, lr = native.parameter_vectors[""], config.initial("learning_rate")
         self.optimizer = NativeOptimizer(parameters, ADAM_MOMENTS, lr, config.adam_eps)
         self.target_network: NativeTargetNetwork = NativeTargetNetwork(parameters)
-        super().__init__(
-            native, {"adam": self.optimizer, "target": self.target_network}, [self.target_network]
-        )
+        targets, saved = {"q": self.target_network}, {"adam": self.optimizer, "target": self.target_network}
+        super().__init__({"q": self.optimizer}, targets, saved)
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Take one step per batch; environment steps decide when the target network is updated."""
         self.native.check()
         self._apply_schedules(batch.env_steps, clock)
-        update = self._learn(batch, update_label(batch, clock))
-        return self._add_metrics(update, batch.env_steps, clock)
-
-    def _learn(self, batch: Transitions, label: str) -> Update:
-        adam, config = self.optimizer, self.config
-        errors = np.empty(batch.rewards.shape, np.float32)
-        with label_errors(label), counted_steps(adam) as steps:
-            result = self.native.update_engine.learn(
-                adam.vector,
-                self.target_network.vector,
-                adam.moment("exp_avg"),
-                adam.moment("exp_avg_sq"),
-                steps,
-                *batch_columns(batch),
-                errors,
-                None if batch.weights is None else np.asarray(batch.weights),
-                learning_rate=adam.lr,
-                double=config.double_dqn,
-                loss=config.loss,
-                max_grad_norm=config.max_grad_norm,
-                adam_eps=adam.eps,
-            )
+        config = self.config
+        result, errors = learn_transitions(
+            self.native.update_engine,
+            batch,
+            clock,
+            self._optimizers,
+            self._targets,
+            learning_rate=self.optimizer.lr,
+            max_grad_norm=config.max_grad_norm,
+            double=config.double_dqn,
+            loss=config.loss,
+        )
         values = result["loss"], result["q_mean"], result["grad_norm"]
-        return build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors)
+        update = build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors)
+        return self._add_metrics(update, batch.env_steps, clock)
 
 
 def build_native(

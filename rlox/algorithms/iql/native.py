@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
 from rlox.algorithms.assembly.encoding import EncoderSpec
-from rlox.algorithms.assembly.native_learners import NativeReplayLearner, batch_columns
+from rlox.algorithms.assembly.native_learners import NativeReplayLearner, learn_transitions
 from rlox.algorithms.iql.common import METRIC_NAMES, IQLLearnerMixin
 from rlox.configs import IQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
 from rlox.native.offline_policies import NativeIQLPolicy
 from rlox.native.vector_policies import ContinuousSizes
-from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.types import Clock, Transitions, Update, build_update, update_label
+from rlox.types import Clock, Transitions, Update, build_update
 
 if TYPE_CHECKING:
     from rlox.policies.implicit import IQLPolicy
@@ -35,45 +32,32 @@ class NativeIQLLearner(IQLLearnerMixin, NativeReplayLearner):
             NativeOptimizer(parts[name], ADAM_MOMENTS, lr, 1e-8) for name in ("actor", "critic", "value")
         )
         self.target = NativeTargetNetwork(parts["critic"])
-        named = {
+        optimizers = {
             "actor": self.actor_optimizer,
             "critic": self.critic_optimizer,
             "value": self.value_optimizer,
         }
-        super().__init__(native, {**named, "target": self.target}, [self.target])
+        super().__init__(optimizers, {"critic": self.target}, {**optimizers, "target": self.target})
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update value network, actor, critics and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()
-        config, errors = self.config, np.empty(batch.rewards.shape, np.float32)
-        adam_contexts = (
-            adam_vectors(self.actor_optimizer),
-            adam_vectors(self.critic_optimizer),
-            adam_vectors(self.value_optimizer),
+        config = self.config
+        result, errors = learn_transitions(
+            self.native.engine,
+            batch,
+            clock,
+            self._optimizers,
+            self._targets,
+            learning_rate=self.critic_optimizer.lr,
+            actor_learning_rate=self.actor_optimizer.lr,
+            max_grad_norm=config.max_grad_norm,
+            tau=config.tau,
+            expectile=config.expectile,
+            temperature=config.temperature,
+            max_weight=config.max_weight,
         )
-        with (
-            label_errors(update_label(batch, clock)),
-            adam_contexts[0] as actor,
-            adam_contexts[1] as critic,
-            adam_contexts[2] as value,
-        ):
-            result = self.native.engine.learn(
-                actor,
-                critic,
-                value,
-                self.target.vector,
-                *batch_columns(batch),
-                errors,
-                learning_rate=self.critic_optimizer.lr,
-                actor_learning_rate=self.actor_optimizer.lr,
-                tau=config.tau,
-                expectile=config.expectile,
-                temperature=config.temperature,
-                max_weight=config.max_weight,
-                max_grad_norm=config.max_grad_norm,
-                adam_eps=self.critic_optimizer.eps,
-            )
         names = ("critic", "value", "actor", "q_mean", "v_mean", "weight", "grad_norm")
         values = (result[name] for name in names)
         return self._add_metrics(build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
-from rlox.algorithms.assembly.native_learners import NativeReplayLearner, batch_columns
+from rlox.algorithms.assembly.native_learners import (
+    NativeReplayLearner,
+    learn_transitions,
+    stacked_update_noise,
+)
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents, ReplayLearnerMixin
 from rlox.algorithms.sac.common import METRIC_NAMES, resolve_target_entropy
 from rlox.configs import RunConfig, SACConfig
@@ -18,13 +21,11 @@ from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
 from rlox.native.exploration import NativeNoisyExploration
 from rlox.native.vector_policies import ContinuousSizes, NativeSquashedPolicy
-from rlox.parameters.engine import AdamVectors, adam_vectors, label_errors
 from rlox.parameters.layout import ParameterVector, copy_into
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
-from rlox.rng import update_noise
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.types import Clock, Transitions, Update, build_update, update_label
+from rlox.types import Clock, Transitions, Update, build_update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.soft import SquashedSACPolicy
@@ -47,48 +48,31 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         )
         self.target = NativeTargetNetwork(parts["critic"])
         self.temperature = NativeTemperature(*config.temperature, target_entropy, lr)
-        named = {"actor": self.actor_optimizer, "critic": self.critic_optimizer, "target": self.target}
-        super().__init__(native, {**named, "temperature": self.temperature}, [self.target])
+        named = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
+        saved = {**named, "target": self.target, "temperature": self.temperature}
+        super().__init__({**named, **self.temperature.optimizers}, {"critic": self.target}, saved)
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
-        return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
-
-    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
-        config = self.config
         self.native.check()
-        errors = np.empty(batch.rewards.shape, np.float32)
-        shape = (2, *batch.actions.shape[1:])
-        noise = [update_noise(self._seed, first_update + i, shape) for i in range(len(batch))]
-        with ExitStack() as stack:
-            stack.enter_context(label_errors(label))
-            actor, critic = (
-                stack.enter_context(adam_vectors(o)) for o in (self.actor_optimizer, self.critic_optimizer)
-            )
-            log_alpha, entropy_or_alpha = stack.enter_context(
-                self.temperature.engine_arguments(self.actor_optimizer.lr)
-            )
-            result = self.native.update_engine.learn(
-                actor,
-                critic,
-                self.target.vector,
-                *batch_columns(batch),
-                errors,
-                np.stack(noise),
-                None if batch.weights is None else np.asarray(batch.weights),
-                log_alpha,
-                entropy_or_alpha=entropy_or_alpha,
-                first=first_update,
-                learning_rate=self.actor_optimizer.lr,
-                tau=config.tau,
-                target_update_interval=config.target_update_interval,
-                max_grad_norm=config.max_grad_norm,
-                adam_eps=self.critic_optimizer.eps,
-            )
+        config = self.config
+        result, errors = learn_transitions(
+            self.native.update_engine,
+            batch,
+            clock,
+            self._optimizers,
+            self._targets,
+            stacked_update_noise(self._seed, batch, clock, draws=2),
+            learning_rate=self.actor_optimizer.lr,
+            max_grad_norm=config.max_grad_norm,
+            tau=config.tau,
+            target_update_interval=config.target_update_interval,
+            **self.temperature.settings,
+        )
         names = ("critic", "actor", "temperature", "q_mean", "entropy", "alpha", "grad_norm")
         metrics = {name: result[key] for name, key in zip(METRIC_NAMES, names, strict=True)}
-        return build_update(batch, metrics, errors)
+        return self._add_metrics(build_update(batch, metrics, errors))
 
 
 class NativeTemperature:
@@ -99,34 +83,28 @@ class NativeTemperature:
     """
 
     def __init__(self, is_learned: bool, alpha: float, target_entropy: float, lr: float) -> None:
-        self._alpha, self.target_entropy = alpha, target_entropy
-        self._adam: NativeOptimizer | None = None
+        self.target_entropy = target_entropy
+        self.optimizers: dict[str, NativeOptimizer] = {}  # of log alpha; empty if it is fixed
+        self.settings = {"target_entropy": target_entropy}  # of the engine
         if is_learned:
             self._parameters = ParameterVector.zeros([("log", ())])
             self._parameters.vector[0] = math.log(alpha)
-            self._adam = NativeOptimizer(self._parameters, ADAM_MOMENTS, lr, 1e-8)
-
-    @contextmanager
-    def engine_arguments(self, lr: float) -> Iterator[tuple[AdamVectors | None, float]]:
-        """Yield the engine's arguments: log alpha with the target entropy if learned, else None and alpha."""
-        if self._adam is None:
-            yield None, float(np.float32(self._alpha))
-            return
-        self._adam.lr = lr
-        with adam_vectors(self._adam) as log:
-            yield log, self.target_entropy
+            self.optimizers["temperature"] = NativeOptimizer(self._parameters, ADAM_MOMENTS, lr, 1e-8)
+        else:
+            self.settings = {"alpha": float(np.float32(alpha))}
 
     def state(self) -> dict[str, Any]:
         """Return copies of log alpha and its optimizer's moments; empty for a fixed temperature."""
-        if self._adam is None:
+        if not self.optimizers:
             return {}
-        return {"log": self._parameters.views()["log"].copy(), "adam": self._adam.state()}
+        log = self._parameters.views()["log"].copy()
+        return {"log": log, "adam": self.optimizers["temperature"].state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`, also of the torch temperature."""
-        if self._adam is not None:
+        if self.optimizers:
             copy_into(self._parameters.views(), {"log": state["log"]})
-            self._adam.restore(state["adam"])
+            self.optimizers["temperature"].restore(state["adam"])
 
 
 def build_native(

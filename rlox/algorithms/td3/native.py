@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
 from rlox.algorithms.assembly.encoding import EncoderSpec
-from rlox.algorithms.assembly.native_learners import NativeReplayLearner, batch_columns
+from rlox.algorithms.assembly.native_learners import (
+    NativeReplayLearner,
+    learn_transitions,
+    stacked_update_noise,
+)
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents
 from rlox.algorithms.td3.common import METRIC_NAMES, TD3LearnerMixin, TD3LikeConfig
 from rlox.configs import RunConfig
@@ -17,12 +18,10 @@ from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
 from rlox.native.exploration import NativeNoisyExploration
 from rlox.native.vector_policies import ContinuousSizes, NativeDeterministicPolicy
-from rlox.parameters.engine import adam_vectors, label_errors
 from rlox.parameters.optimizer import ADAM_MOMENTS, NativeOptimizer, NativeTargetNetwork
-from rlox.rng import update_noise
 from rlox.training.backend import require_native
 from rlox.training.components import BuildContext
-from rlox.types import Clock, Transitions, Update, build_update, update_label
+from rlox.types import Clock, Transitions, Update, build_update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.deterministic import DeterministicPolicy
@@ -33,7 +32,7 @@ __all__ = ["NativeTD3Learner", "build_native"]
 class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
     """Native counterpart of `TD3Learner`: results differ by rounding only; states are interchangeable."""
 
-    _extra_settings: Mapping[str, float] = {}  # additional settings of subclasses
+    _bc_alpha: float | None = None  # weight of the value loss of TD3+BC
 
     def __init__(self, native: NativeDeterministicPolicy, config: TD3LikeConfig, seed: int) -> None:
         self.native, self.config, self._seed = native, config, seed
@@ -43,48 +42,34 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         )
         self.target_actor = NativeTargetNetwork(parts["actor"])
         self.target_critic = NativeTargetNetwork(parts["critic"])
-        targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
-        named = {"actor": self.actor_optimizer, "critic": self.critic_optimizer, **targets}
-        super().__init__(native, named, list(targets.values()))
+        optimizers = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
+        targets = {"actor": self.target_actor, "critic": self.target_critic}
+        saved_targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
+        super().__init__(optimizers, targets, {**optimizers, **saved_targets})
 
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
-        return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
-
-    def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
-        config, (delay, noise_std, noise_clip) = self.config, self.config.td3_settings
         self.native.check()
-        errors = np.empty(batch.rewards.shape, np.float32)
-        update_numbers = range(first_update, first_update + len(batch)) if noise_std else ()
-        noise = [update_noise(self._seed, i, batch.actions.shape[1:]) for i in update_numbers]
-        with (
-            label_errors(label),
-            adam_vectors(self.actor_optimizer) as actor,
-            adam_vectors(self.critic_optimizer) as critic,
-        ):
-            result = self.native.update_engine.learn(
-                actor,
-                critic,
-                self.target_actor.vector,
-                self.target_critic.vector,
-                *batch_columns(batch),
-                errors,
-                np.stack(noise) if noise else None,
-                None if batch.weights is None else np.asarray(batch.weights),
-                first=first_update,
-                learning_rate=self.actor_optimizer.lr,
-                tau=config.tau,
-                policy_delay=delay,
-                target_noise=noise_std,
-                noise_clip=noise_clip,
-                max_grad_norm=config.max_grad_norm,
-                adam_eps=self.critic_optimizer.eps,
-                **self._extra_settings,
-            )
+        config, (delay, noise_std, noise_clip) = self.config, self.config.td3_settings
+        result, errors = learn_transitions(
+            self.native.update_engine,
+            batch,
+            clock,
+            self._optimizers,
+            self._targets,
+            stacked_update_noise(self._seed, batch, clock) if noise_std else None,
+            learning_rate=self.actor_optimizer.lr,
+            max_grad_norm=config.max_grad_norm,
+            tau=config.tau,
+            policy_delay=delay,
+            target_noise=noise_std,
+            noise_clip=noise_clip,
+            alpha=self._bc_alpha,
+        )
         self.actor_loss = result.get("actor", self.actor_loss)
         values = result["critic"], result["q_mean"], result["grad_norm"]
-        return build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors)
+        return self._add_metrics(build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors))
 
 
 def build_native(

@@ -23,7 +23,7 @@ class NativeTD3BCLearner(NativeTD3Learner):
 
     def __init__(self, native: NativeDeterministicPolicy, config: TD3BCConfig, seed: int) -> None:
         super().__init__(native, config, seed)
-        self._extra_settings = {"alpha": config.alpha}
+        self._bc_alpha = config.alpha
 
 
 def build_native_td3_bc(

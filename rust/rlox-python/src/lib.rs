@@ -47,8 +47,7 @@ mod _core {
     };
     #[pymodule_export]
     use crate::nn::{
-        PyCloningEngine, PyDqnEngine, PyExplorer, PyIqlEngine, PyIteration, PyOnPolicyEngine,
-        PyReplayIteration, PyRolloutPolicy, PySacEngine, PyTd3Engine,
+        PyExplorer, PyIteration, PyOffPolicyEngine, PyOnPolicyEngine, PyReplayIteration, PyRolloutPolicy,
     };
     #[pymodule_export]
     use crate::seed::{PyStream, stream_seed};

@@ -6,10 +6,16 @@ use rlox_core::error::{Error, Result, check_len};
 use super::actor_critic::ActionKind;
 use super::critics::TrainState;
 use super::engine::{check_parameters, require_finite, require_step_settings};
+use super::exploring::Exploration;
 use super::gemm::Number;
 use super::heads::{ActionsTaken, Head, HeadMemory, Scores, ToScores};
-use super::mlp::{GradientBuffers, Memory, Mlp, resize};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize, zeros};
+use super::off_policy::{
+    Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine, TransitionBatches, require_no_deviation,
+};
+use super::q_network::QNetwork;
 use super::replayed::{learn_batches, part};
+use super::values::{Values, named_fields, take_activation, take_fields};
 
 /// Settings of one call of [`CloningEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -64,8 +70,7 @@ impl<F: Number> CloningEngine<F> {
             ActionKind::Gaussian(dim) => Head::Gaussian { dim, log_std: layout.range("log_std", &[dim])? },
             ActionKind::Sde(_) => return Err(Error::config("kind", "sde", "choices or numbers")),
         };
-        let mut gradient = Vec::new();
-        resize(&mut gradient, layout.len())?;
+        let gradient = zeros(layout.len())?;
         Ok(Self {
             net,
             layout,
@@ -78,12 +83,6 @@ impl<F: Number> CloningEngine<F> {
             slopes: Vec::new(),
             to_outputs: Vec::new(),
         })
-    }
-
-    /// Returns the network.
-    #[must_use]
-    pub const fn net(&self) -> &Mlp {
-        &self.net
     }
 
     /// Takes one step for each batch of `rows` rows, on observations `[k, rows, obs_dim]` and the
@@ -162,6 +161,58 @@ impl<F: Number> CloningEngine<F> {
         let out = (self.to_outputs.as_mut_slice(), self.gradient.as_mut_slice());
         self.head.backward(parameters, actions_taken, &mut self.head_memory, to_scores, out)?;
         Ok(-self.log_probs.iter().map(|p| p.to_f64()).sum::<f64>() / rows)
+    }
+}
+
+impl<F: Number> CloningEngine<F> {
+    /// Returns an engine for the network `policy`. Its outputs are the logits of `size` choices, or,
+    /// with the setting `gaussian`, the means of vectors; then its vector also has `log_std`.
+    pub(super) fn from_values(layouts: &mut Layouts, architecture: &mut Values) -> Result<Self> {
+        let layout = layouts.take("policy")?;
+        let (obs_dim, size): (usize, usize) = (architecture.take("obs_dim")?, architecture.take("size")?);
+        let hidden: Vec<usize> = architecture.take("hidden")?;
+        let activation = take_activation(architecture)?;
+        let sizes = [&[obs_dim], hidden.as_slice(), &[size]].concat();
+        let net = Mlp::new(&layout, "net", &sizes, activation)?;
+        let is_gaussian: bool = architecture.take("gaussian")?;
+        let kind = if is_gaussian { ActionKind::Gaussian(size) } else { ActionKind::Choices(size) };
+        Self::new(net, layout, kind)
+    }
+}
+
+impl<F: Number> OffPolicyEngine<F> for CloningEngine<F> {
+    fn obs_dim(&self) -> usize {
+        self.net.inputs()
+    }
+
+    fn action_dim(&self) -> usize {
+        if matches!(self.head, Head::Categorical { .. }) { 0 } else { self.net.outputs() }
+    }
+
+    fn vector_lens(&self) -> Vec<(&'static str, usize)> {
+        vec![("policy", self.layout.len())]
+    }
+
+    fn exploration(&self, deviation: f32) -> Result<(&'static str, Exploration)> {
+        require_no_deviation(deviation)?;
+        let net = self.net.clone();
+        let exploration = match self.head {
+            Head::Categorical { .. } => Exploration::Greedy(QNetwork::plain(net)),
+            _ => Exploration::Outputs(net),
+        };
+        Ok(("policy", exploration))
+    }
+
+    fn learn(&mut self, mut call: LearnCall<'_, F>) -> Result<Metrics> {
+        let settings = take_fields!(call.settings, CloningSettings { learning_rate, max_grad_norm, squared });
+        let mut state = call.learned.take("policy")?;
+        let LearnInputs { batches, .. } = call.finish()?;
+        let (rows, obs, actions_taken) = match batches {
+            TransitionBatches::Choices(b) => (b.rows, b.obs, ActionsTaken::Choices(b.actions, None)),
+            TransitionBatches::Vectors(b) => (b.rows, b.obs, ActionsTaken::Vectors(b.actions)),
+        };
+        let update = self.learn(&mut state, (obs, actions_taken), rows, &settings)?;
+        Ok(named_fields!(update { loss, fit, grad_norm }))
     }
 }
 

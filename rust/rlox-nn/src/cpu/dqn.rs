@@ -3,13 +3,17 @@
 use rlox_core::Layout;
 use rlox_core::error::{Error, Result};
 
+use super::critics::TrainState;
 use super::engine::{check_parameters, require_finite, require_step_settings};
+use super::exploring::Exploration;
 use super::gemm::Number;
 use super::losses::{TdLoss, TdTargets};
-use super::mlp::resize;
+use super::mlp::{resize, zeros};
+use super::off_policy::{Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine, require_no_deviation};
 use super::optim::{Optimizer, clip};
-use super::q_network::{QMemory, QNetwork};
+use super::q_network::{QArchitecture, QMemory, QNetwork, argmax};
 use super::replayed::{Batches, learn_batches};
+use super::values::{Values, named_fields, take_activation};
 
 /// Settings of one call of [`DqnEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,8 +71,7 @@ impl<F: Number> DqnEngine<F> {
     /// # Errors
     /// [`Error::Config`] if there is no memory for a gradient.
     pub fn new(net: QNetwork, layout: Layout) -> Result<Self> {
-        let mut gradient = Vec::new();
-        resize(&mut gradient, layout.len())?;
+        let gradient = zeros(layout.len())?;
         let (memory, next_memory) = (QMemory::default(), QMemory::default());
         let (td_targets, chosen_q, slopes, to_q) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Ok(Self { net, layout, memory, next_memory, gradient, td_targets, chosen_q, slopes, to_q })
@@ -171,13 +174,46 @@ impl<F: Number> DqnEngine<F> {
     }
 }
 
-/// Returns the index of the largest value, the first of equals.
-pub(super) fn argmax<F: Number>(values: &[F]) -> usize {
-    let mut best = 0;
-    for (i, value) in values.iter().enumerate() {
-        if values.get(best).is_some_and(|greatest| value > greatest) {
-            best = i;
-        }
+impl<F: Number> DqnEngine<F> {
+    /// Returns an engine for the network `q`.
+    pub(super) fn from_values(layouts: &mut Layouts, architecture: &mut Values) -> Result<Self> {
+        let layout = layouts.take("q")?;
+        let activation = take_activation(architecture)?;
+        let (obs_dim, choices) = (architecture.take("obs_dim")?, architecture.take("size")?);
+        let (hidden, dueling) = (architecture.take("hidden")?, architecture.take("dueling")?);
+        let architecture = QArchitecture { obs_dim, choices, hidden, activation, dueling };
+        Self::new(QNetwork::new(&layout, &architecture)?, layout)
     }
-    best
+}
+
+impl<F: Number> OffPolicyEngine<F> for DqnEngine<F> {
+    fn obs_dim(&self) -> usize {
+        self.net.inputs()
+    }
+
+    fn action_dim(&self) -> usize {
+        0
+    }
+
+    fn vector_lens(&self) -> Vec<(&'static str, usize)> {
+        vec![("q", self.layout.len())]
+    }
+
+    fn exploration(&self, deviation: f32) -> Result<(&'static str, Exploration)> {
+        require_no_deviation(deviation)?;
+        Ok(("q", Exploration::Greedy(self.net.clone())))
+    }
+
+    fn learn(&mut self, mut call: LearnCall<'_, F>) -> Result<Metrics> {
+        let loss = TdLoss::from_name(&call.settings.take::<String>("loss")?)?;
+        let (learning_rate, max_grad_norm) =
+            (call.settings.take("learning_rate")?, call.settings.take("max_grad_norm")?);
+        let settings =
+            DqnSettings { loss, double: call.settings.take("double")?, learning_rate, max_grad_norm };
+        let TrainState { parameters, mut optimizer } = call.learned.take("q")?;
+        let target = call.targets.take("q")?;
+        let LearnInputs { batches, errors, .. } = call.finish()?;
+        let update = self.learn(parameters, target, &mut optimizer, batches.choices()?, &settings, errors)?;
+        Ok(named_fields!(update { loss, q_mean, grad_norm }))
+    }
 }

@@ -6,7 +6,7 @@ use rlox_core::{Error, Layout, Result};
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
 use super::gemm::Number;
 use super::losses::ActorCriticLoss;
-use super::mlp::resize;
+use super::mlp::zeros;
 use super::rows::Minibatch;
 
 /// Learns the parameters of an [`ActorCritic`] from rollouts. The caller owns the parameters.
@@ -25,8 +25,7 @@ impl<F: Number> OnPolicyEngine<F> {
     /// # Errors
     /// [`Error::Config`] if there is no memory for a gradient.
     pub fn new(net: ActorCritic, layout: Layout) -> Result<Self> {
-        let (memory, mut gradient) = (ActorCriticMemory::default(), Vec::new());
-        resize(&mut gradient, layout.len())?;
+        let (memory, gradient) = (ActorCriticMemory::default(), zeros(layout.len())?);
         Ok(Self { net, layout, memory, gradient, batch: Minibatch::default() })
     }
 

@@ -6,10 +6,9 @@ use rlox_core::math::in_place;
 use rlox_core::policy::ActionsMut;
 use rlox_core::rollout::ExplorationPolicy;
 
-use super::dqn::argmax;
 use super::heads::squashed::SquashedSample;
 use super::mlp::{Memory, Mlp};
-use super::q_network::{QMemory, QNetwork};
+use super::q_network::{QMemory, QNetwork, argmax};
 
 /// A network and how actions are chosen from its outputs.
 #[derive(Debug, Clone)]
@@ -20,6 +19,8 @@ pub enum Exploration {
     Squashed(Mlp),
     /// tanh of the network's outputs plus noise times this deviation, clipped to [-1, 1].
     ActionNoise(Mlp, f32),
+    /// The network's outputs, without noise.
+    Outputs(Mlp),
 }
 
 /// A network that explores, with the buffers it needs.
@@ -59,7 +60,7 @@ impl Explorer {
         match &self.exploration {
             Exploration::Greedy(_) => 0,
             Exploration::Squashed(net) => net.outputs() / 2,
-            Exploration::ActionNoise(net, _) => net.outputs(),
+            Exploration::ActionNoise(net, _) | Exploration::Outputs(net) => net.outputs(),
         }
     }
 
@@ -102,6 +103,11 @@ impl Explorer {
                 for ((action, &mean), &noise) in actions.iter_mut().zip(&*means).zip(noise) {
                     *action = (mean + *deviation * noise).clamp(-1.0, 1.0);
                 }
+            }
+            (Exploration::Outputs(net), ActionsMut::Box(actions)) => {
+                let outputs = net.infer(parameters, obs, memory)?;
+                check_lengths(noise, actions, outputs.len())?;
+                actions.copy_from_slice(outputs);
             }
             _ => return Err(Error::config("actions", "of another kind", "those of the engine")),
         }

@@ -10,10 +10,15 @@ use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
 use super::engine::{check_parameters, require_finite, require_setting, require_step_settings};
+use super::exploring::Exploration;
 use super::gemm::Number;
 use super::heads::bounded;
-use super::mlp::{GradientBuffers, Memory, Mlp, resize};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize, zeros};
+use super::off_policy::{
+    ActorAndCritics, Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine, require_no_deviation,
+};
 use super::replayed::{Batches, learn_batches};
+use super::values::{Values, named_fields, take_fields};
 
 /// Settings of one call of [`IqlEngine::learn`]. The caller applies schedules.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -78,8 +83,7 @@ struct Net<F> {
 
 impl<F: Number> Net<F> {
     fn new((mlp, layout): (Mlp, Layout)) -> Result<Self> {
-        let mut gradient = Vec::new();
-        resize(&mut gradient, layout.len())?;
+        let gradient = zeros(layout.len())?;
         Ok(Self { mlp, layout, memory: Memory::default(), gradient })
     }
 
@@ -130,8 +134,7 @@ impl<F: Number> IqlEngine<F> {
         value: (Mlp, Layout),
     ) -> Result<Self> {
         let log_std = actor_layout.range("log_std", &[actor.outputs()])?;
-        let mut gradient = Vec::new();
-        resize(&mut gradient, critics_layout.len())?;
+        let gradient = zeros(critics_layout.len())?;
         Ok(Self {
             actor: Net::new((actor, actor_layout))?,
             log_std,
@@ -147,12 +150,6 @@ impl<F: Number> IqlEngine<F> {
             slopes: Vec::new(),
             head: bounded::BoundedMemory::default(),
         })
-    }
-
-    /// Returns the actor's network.
-    #[must_use]
-    pub const fn actor(&self) -> &Mlp {
-        &self.actor.mlp
     }
 
     /// Takes one step of value, actor, critics and target for each batch (algorithm 1). `errors`
@@ -291,6 +288,61 @@ impl<F: Number> IqlEngine<F> {
         let transitions = batch.rewards.iter().zip(batch.discounts).zip(v);
         td_targets.extend(transitions.map(|((&reward, &discount), v)| reward + discount * *v));
         Ok(())
+    }
+}
+
+impl<F: Number> IqlEngine<F> {
+    /// Returns an engine for the networks `actor`, whose vector also has `log_std`, `critic` and
+    /// `value`.
+    pub(super) fn from_values(layouts: &mut Layouts, architecture: &mut Values) -> Result<Self> {
+        let nets = ActorAndCritics::take(architecture)?;
+        let actor = nets.make_actor(layouts, nets.size, &["log_std"])?;
+        let critics = nets.make_critics(layouts)?;
+        Self::new(actor, critics, nets.make_value(layouts)?)
+    }
+}
+
+impl<F: Number> OffPolicyEngine<F> for IqlEngine<F> {
+    fn obs_dim(&self) -> usize {
+        self.actor.mlp.inputs()
+    }
+
+    fn action_dim(&self) -> usize {
+        self.actor.mlp.outputs()
+    }
+
+    fn vector_lens(&self) -> Vec<(&'static str, usize)> {
+        let (actor, critics, value) = (&self.actor.layout, &self.critics_layout, &self.value.layout);
+        vec![("actor", actor.len()), ("critic", critics.len()), ("value", value.len())]
+    }
+
+    fn exploration(&self, deviation: f32) -> Result<(&'static str, Exploration)> {
+        require_no_deviation(deviation)?;
+        Ok(("actor", Exploration::ActionNoise(self.actor.mlp.clone(), 0.0)))
+    }
+
+    fn learn(&mut self, mut call: LearnCall<'_, F>) -> Result<Metrics> {
+        let settings = take_fields!(
+            call.settings,
+            IqlSettings {
+                learning_rate,
+                actor_learning_rate,
+                max_grad_norm,
+                tau,
+                expectile,
+                temperature,
+                max_weight
+            }
+        );
+        let mut networks = IqlParameters {
+            actor: call.learned.take("actor")?,
+            critic: call.learned.take("critic")?,
+            value: call.learned.take("value")?,
+            target: call.targets.take("critic")?,
+        };
+        let LearnInputs { batches, errors, .. } = call.finish()?;
+        let update = self.learn(&mut networks, batches.vectors()?, &settings, errors)?;
+        Ok(named_fields!(update { critic, value, actor, q_mean, v_mean, weight, grad_norm }))
     }
 }
 

@@ -254,6 +254,16 @@ impl Mlp {
     }
 }
 
+/// Returns `len` zeros.
+///
+/// # Errors
+/// As [`resize`].
+pub(super) fn zeros<F: Number>(len: usize) -> Result<Vec<F>> {
+    let mut buffer = Vec::new();
+    resize(&mut buffer, len)?;
+    Ok(buffer)
+}
+
 /// Resizes `numbers`; the values are unspecified.
 ///
 /// # Errors

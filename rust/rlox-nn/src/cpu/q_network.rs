@@ -109,6 +109,21 @@ impl QNetwork {
         Ok(Self { choices: architecture.choices, nets })
     }
 
+    /// Returns the network whose outputs are those of `net`.
+    #[must_use]
+    pub(super) fn plain(net: Mlp) -> Self {
+        Self { choices: net.outputs(), nets: Nets::Plain(net) }
+    }
+
+    /// Returns the length of an observation.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        match &self.nets {
+            Nets::Plain(net) | Nets::Dueling { shared: Some(net), .. } => net.inputs(),
+            Nets::Dueling { shared: None, value, .. } => value.inputs(),
+        }
+    }
+
     /// Returns the number of choices.
     #[must_use]
     pub const fn choices(&self) -> usize {
@@ -202,4 +217,15 @@ fn mean<F: Number>(row: &[F]) -> F {
     #[expect(clippy::cast_precision_loss, reason = "choices")]
     let n = row.len() as f64;
     row.iter().fold(F::ZERO, |sum, &x| sum + x) * F::from_f64(1.0 / n)
+}
+
+/// Returns the index of the largest value, the first of equals.
+pub(super) fn argmax<F: Number>(values: &[F]) -> usize {
+    let mut best = 0;
+    for (i, value) in values.iter().enumerate() {
+        if values.get(best).is_some_and(|greatest| value > greatest) {
+            best = i;
+        }
+    }
+    best
 }

@@ -7,10 +7,18 @@ use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
 use super::engine::{check_parameters, require_finite, require_setting, require_step_settings};
+use super::exploring::Exploration;
 use super::gemm::Number;
 use super::heads::squashed::SquashedSample;
-use super::mlp::{GradientBuffers, Memory, Mlp, resize};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize, zeros};
+use super::off_policy::{
+    ActorAndCritics, Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine, require_no_deviation,
+};
 use super::replayed::{Batches, learn_batches, part};
+use super::values::{Values, named_fields, take_fields};
+
+/// The length of the temperature's vector: log alpha and its padding.
+const TEMPERATURE_LEN: usize = 16;
 
 /// The factor of the critics' loss in equation 5.
 const CRITIC_LOSS_FACTOR: f64 = 0.5;
@@ -111,12 +119,6 @@ pub struct SacEngine<F> {
 }
 
 impl<F: Number> SacEngine<F> {
-    /// Returns the actor's network, which outputs means and log deviations.
-    #[must_use]
-    pub const fn actor(&self) -> &Mlp {
-        &self.actor
-    }
-
     /// Returns an engine for networks whose parameters are at the ranges of the layouts. The actor
     /// outputs means and log deviations.
     ///
@@ -126,10 +128,7 @@ impl<F: Number> SacEngine<F> {
         (actor, actor_layout): (Mlp, Layout),
         (critics, critics_layout): (Critics, Layout),
     ) -> Result<Self> {
-        let mut gradients = [Vec::new(), Vec::new()];
-        for (gradient, layout) in gradients.iter_mut().zip([&actor_layout, &critics_layout]) {
-            resize(gradient, layout.len())?;
-        }
+        let gradients = [zeros(actor_layout.len())?, zeros(critics_layout.len())?];
         Ok(Self {
             actor,
             critics,
@@ -240,10 +239,8 @@ impl<F: Number> SacEngine<F> {
                 let value = log_alpha.parameters.first().copied().unwrap_or(F::ZERO).to_f64();
                 let slope = -(log_prob + *target_entropy);
                 self.to_log_alpha.clear();
+                self.to_log_alpha.push(F::from_f64(slope));
                 self.to_log_alpha.resize(log_alpha.parameters.len(), F::ZERO);
-                if let Some(slot) = self.to_log_alpha.first_mut() {
-                    *slot = F::from_f64(slope);
-                }
                 log_alpha.step(&mut self.to_log_alpha, None, settings.learning_rate)?;
                 Ok((F::from_f64(value.exp()), value * slope))
             }
@@ -330,6 +327,63 @@ fn mean<F: Number>(values: &[F]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "rows of a batch")]
     let n = values.len() as f64;
     values.iter().map(|value| value.to_f64()).sum::<f64>() / n
+}
+
+impl<F: Number> SacEngine<F> {
+    /// Returns an engine for the networks `actor` and `critic`.
+    pub(super) fn from_values(layouts: &mut Layouts, architecture: &mut Values) -> Result<Self> {
+        let nets = ActorAndCritics::take(architecture)?;
+        let outputs = nets.size.saturating_mul(2);
+        Self::new(nets.make_actor(layouts, outputs, &[])?, nets.make_critics(layouts)?)
+    }
+}
+
+impl<F: Number> OffPolicyEngine<F> for SacEngine<F> {
+    fn obs_dim(&self) -> usize {
+        self.actor.inputs()
+    }
+
+    fn action_dim(&self) -> usize {
+        self.actor.outputs() / 2
+    }
+
+    fn vector_lens(&self) -> Vec<(&'static str, usize)> {
+        let [actor, critics] = &self.layouts;
+        vec![("actor", actor.len()), ("critic", critics.len()), ("temperature", TEMPERATURE_LEN)]
+    }
+
+    fn noise_draws(&self) -> Option<usize> {
+        Some(2)
+    }
+
+    fn exploration(&self, deviation: f32) -> Result<(&'static str, Exploration)> {
+        require_no_deviation(deviation)?;
+        Ok(("actor", Exploration::Squashed(self.actor.clone())))
+    }
+
+    /// The temperature is learned, with the setting `target_entropy`, if it is among the networks; else
+    /// it is the setting `alpha`.
+    fn learn(&mut self, mut call: LearnCall<'_, F>) -> Result<Metrics> {
+        let temperature = match call.learned.take_optional("temperature") {
+            Some(log_alpha) => {
+                Temperature::Learned { log_alpha, target_entropy: call.settings.take("target_entropy")? }
+            }
+            None => Temperature::Fixed(call.settings.take("alpha")?),
+        };
+        let settings = take_fields!(
+            call.settings,
+            SacSettings { learning_rate, max_grad_norm, tau, target_update_interval }
+        );
+        let mut networks = SacParameters {
+            actor: call.learned.take("actor")?,
+            critic: call.learned.take("critic")?,
+            target: call.targets.take("critic")?,
+            temperature,
+        };
+        let LearnInputs { batches, noise, first, errors } = call.finish()?;
+        let update = self.learn(&mut networks, batches.vectors()?, noise, (&settings, first), errors)?;
+        Ok(named_fields!(update { critic, actor, temperature, q_mean, entropy, alpha, grad_norm }))
+    }
 }
 
 impl SacSettings {

@@ -8,9 +8,12 @@ use super::critics::{
     CriticTargets, Critics, CriticsMemory, StateActionPairs, TrainState, min_over_critics, polyak_update,
 };
 use super::engine::{check_parameters, require_finite, require_setting, require_step_settings};
+use super::exploring::Exploration;
 use super::gemm::Number;
-use super::mlp::{GradientBuffers, Memory, Mlp, resize};
+use super::mlp::{GradientBuffers, Memory, Mlp, resize, zeros};
+use super::off_policy::{ActorAndCritics, Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine};
 use super::replayed::{Batches, learn_batches, part};
+use super::values::{Values, named_fields, take_fields};
 
 /// If the mean of |Q| is smaller than this, alpha is divided by this number instead.
 const MIN_MEAN_ABS_Q: f64 = 1e-12;
@@ -80,12 +83,6 @@ pub struct Td3Engine<F> {
 }
 
 impl<F: Number> Td3Engine<F> {
-    /// Returns the actor's network.
-    #[must_use]
-    pub const fn actor(&self) -> &Mlp {
-        &self.actor
-    }
-
     /// Returns an engine for networks whose parameters are at the ranges of the layouts.
     ///
     /// # Errors
@@ -94,10 +91,7 @@ impl<F: Number> Td3Engine<F> {
         (actor, actor_layout): (Mlp, Layout),
         (critics, critics_layout): (Critics, Layout),
     ) -> Result<Self> {
-        let mut gradients = [Vec::new(), Vec::new()];
-        for (gradient, layout) in gradients.iter_mut().zip([&actor_layout, &critics_layout]) {
-            resize(gradient, layout.len())?;
-        }
+        let gradients = [zeros(actor_layout.len())?, zeros(critics_layout.len())?];
         Ok(Self {
             actor,
             critics,
@@ -264,6 +258,55 @@ fn clamp<F: Number>(number: F, limit: F) -> F {
         -limit
     } else {
         number
+    }
+}
+
+impl<F: Number> Td3Engine<F> {
+    /// Returns an engine for the networks `actor`, with a tanh after its outputs, and `critic`.
+    pub(super) fn from_values(layouts: &mut Layouts, architecture: &mut Values) -> Result<Self> {
+        let nets = ActorAndCritics::take(architecture)?;
+        Self::new(nets.make_actor(layouts, nets.size, &[])?, nets.make_critics(layouts)?)
+    }
+}
+
+impl<F: Number> OffPolicyEngine<F> for Td3Engine<F> {
+    fn obs_dim(&self) -> usize {
+        self.actor.inputs()
+    }
+
+    fn action_dim(&self) -> usize {
+        self.actor.outputs()
+    }
+
+    fn vector_lens(&self) -> Vec<(&'static str, usize)> {
+        let [actor, critics] = &self.layouts;
+        vec![("actor", actor.len()), ("critic", critics.len())]
+    }
+
+    fn noise_draws(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    fn exploration(&self, deviation: f32) -> Result<(&'static str, Exploration)> {
+        Ok(("actor", Exploration::ActionNoise(self.actor.clone(), deviation)))
+    }
+
+    fn learn(&mut self, mut call: LearnCall<'_, F>) -> Result<Metrics> {
+        let settings = take_fields!(
+            call.settings,
+            Td3Settings { learning_rate, max_grad_norm, tau, policy_delay, target_noise, noise_clip, alpha }
+        );
+        let mut networks = Td3Parameters {
+            actor: call.learned.take("actor")?,
+            critic: call.learned.take("critic")?,
+            target_actor: call.targets.take("actor")?,
+            target_critic: call.targets.take("critic")?,
+        };
+        let LearnInputs { batches, noise, first, errors } = call.finish()?;
+        let update = self.learn(&mut networks, batches.vectors()?, noise, (&settings, first), errors)?;
+        let mut metrics = named_fields!(update { critic, q_mean, grad_norm });
+        metrics.extend(update.actor.map(|loss| ("actor", loss)));
+        Ok(metrics)
     }
 }
 

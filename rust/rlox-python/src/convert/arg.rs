@@ -22,7 +22,7 @@ macro_rules! readers {
 readers! {
     /// Integers in 0..2**64.
     integer: u64 = crate::convert::coerce::unsigned;
-    columns first index n policy_delay position rollout rows seed target_update_interval
+    columns first index n position rollout rows seed
 }
 
 readers! {
@@ -34,7 +34,7 @@ readers! {
 readers! {
     /// Integers in 0..2**64; a number beyond `usize` becomes `usize::MAX`, which no array can reach.
     size: usize = crate::convert::coerce::size;
-    batch_size ddof given max_len members n n_step obs_dim parallel_from shard size step
+    batch_size ddof given max_len n n_step obs_dim parallel_from shard size step
 }
 
 readers! {
@@ -46,18 +46,17 @@ readers! {
 readers! {
     /// Numbers. The code that uses them checks their range.
     number: f64 = crate::convert::coerce::real;
-    actor_learning_rate adam_eps alpha c_bar clip_eps deviation ent_coef entropy_or_alpha eps expectile gamma lam
-    last_value learning_rate max_weight noise_clip rho_bar target_noise tau temperature vf_coef
+    adam_eps alpha c_bar clip_eps deviation ent_coef eps gamma lam last_value learning_rate rho_bar vf_coef
 }
 
 readers! {
     /// Numbers, or None.
     optional_number: Option<f64> = crate::convert::coerce::real_or_none;
-    alpha clip max_grad_norm target_kl
+    clip max_grad_norm target_kl
 }
 
 readers! {
     /// Unicode text.
     text: &'a str = crate::convert::coerce::text;
-    activation env_id estimator kind loss name precision reduction scale
+    activation algorithm env_id estimator kind name precision reduction scale
 }

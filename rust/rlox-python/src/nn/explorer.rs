@@ -4,15 +4,12 @@ use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
 use rlox_core::rollout::ActionBounds;
 use rlox_core::{Error, Shared};
-use rlox_nn::cpu::{BoundExplorer, Exploration, Explorer};
+use rlox_nn::cpu::{BoundExplorer, Explorer};
 
 use super::acting_out::{Episodes, episode_arrays};
-use super::dqn_engine::PyDqnEngine;
-use super::iql_engine::PyIqlEngine;
+use super::off_policy_engine::PyOffPolicyEngine;
 use super::precision::ByPrecision;
-use super::sac_engine::PySacEngine;
 use super::steps_out::{Actions, Sizes, StepsOut};
-use super::td3_engine::PyTd3Engine;
 use crate::convert::arg;
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
@@ -21,17 +18,15 @@ use crate::env::PyVecEnv;
 use crate::errors::{self, ErrorClass, OrRaise};
 use crate::memory::views::View;
 
-/// Chooses exploring actions without torch, with the network of a `DQNEngine` or the actor of a
-/// `SACEngine`, `TD3Engine` or `IQLEngine`.
+/// Chooses exploring actions without torch, with the network of an `OffPolicyEngine` that acts.
 ///
 /// Args:
 ///     engine: the engine with the networks, of precision `f32`.
-///     deviation: standard deviation of the noise on the actions of a `TD3Engine`'s actor; 0 for
-///         other engines.
+///     deviation: standard deviation of the noise on the actions of the algorithm `td3`; 0 for
+///         other algorithms.
 ///
 /// Raises:
-///     ConfigError: the engine is of another kind or precision, or the deviation is negative or not
-///         finite.
+///     ConfigError: the engine is of another kind or precision, or the deviation is out of range.
 #[pyclass(name = "Explorer", module = "rlox._core", frozen)]
 pub(crate) struct PyExplorer {
     pub(super) explorer: Shared<Explorer>,
@@ -48,14 +43,21 @@ impl PyExplorer {
         engine: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arg::number::deviation)] deviation: f64,
     ) -> PyResult<Self> {
+        let py = engine.py();
         #[expect(clippy::cast_possible_truncation, reason = "noise is float32")]
         let deviation_f32 = deviation as f32;
-        let is_noise_allowed = engine.is_instance_of::<PyTd3Engine>() || deviation_f32 == 0.0;
-        if !(deviation_f32.is_finite() && deviation_f32 >= 0.0 && is_noise_allowed) {
-            let expected = "a finite number >= 0, and 0 unless engine is a TD3Engine";
-            return Err(Error::config("deviation", deviation, expected)).or_raise(engine.py());
+        if !(deviation_f32.is_finite() && deviation_f32 >= 0.0) {
+            return Err(Error::config("deviation", deviation, "a finite number >= 0")).or_raise(py);
         }
-        let (exploration, obs_dim, len) = find_exploration(engine, deviation_f32)?;
+        let typed = engine.cast::<PyOffPolicyEngine>().ok().map(Bound::get);
+        let Some((typed, ByPrecision::Single(shared))) = typed.map(|typed| (typed, &typed.engine)) else {
+            let expected = "expected an OffPolicyEngine of precision f32";
+            let message = format!("engine is {}, {expected}", coerce::short_repr(engine));
+            return Err(errors::new(py, ErrorClass::Config, message));
+        };
+        let (network, exploration) =
+            with_read_lock(py, shared, ALWAYS_RELEASE, |engine| engine.exploration(deviation_f32))?;
+        let (obs_dim, len) = (typed.obs_dim, typed.vector_len(network).unwrap_or(0));
         let explorer = Explorer::new(exploration);
         let sizes = Sizes { obs_dim, size: explorer.action_dim(), len };
         Ok(Self { explorer: Shared::new(explorer), sizes, engine: engine.clone().unbind() })
@@ -177,46 +179,4 @@ impl PyExplorer {
 
 pub(super) fn noise_slice<'a>(noise: Option<&'a View<'_, f32>>) -> &'a [f32] {
     noise.map_or(&[], View::slice)
-}
-
-/// Returns how an engine explores, the size of an observation, and the length of the parameter
-/// vector of the network that acts.
-fn find_exploration(engine: &Bound<'_, PyAny>, deviation: f32) -> PyResult<(Exploration, usize, usize)> {
-    let py = engine.py();
-    if let Ok(dqn) = engine.cast::<PyDqnEngine>() {
-        let dqn = dqn.get();
-        if let ByPrecision::Single(dqn_engine) = &dqn.engine {
-            let net =
-                with_read_lock(py, dqn_engine, ALWAYS_RELEASE, |dqn_learner| Ok(dqn_learner.net().clone()))?;
-            return Ok((Exploration::Greedy(net), dqn.obs_dim, dqn.len));
-        }
-    } else if let Ok(sac) = engine.cast::<PySacEngine>() {
-        let sac = sac.get();
-        if let ByPrecision::Single(sac_engine) = &sac.engine {
-            let net = with_read_lock(py, sac_engine, ALWAYS_RELEASE, |sac_learner| {
-                Ok(sac_learner.actor().clone())
-            })?;
-            return Ok((Exploration::Squashed(net), sac.sizes.obs_dim, sac.sizes.lens[0]));
-        }
-    } else if let Ok(td3) = engine.cast::<PyTd3Engine>() {
-        let td3 = td3.get();
-        if let ByPrecision::Single(td3_engine) = &td3.engine {
-            let net = with_read_lock(py, td3_engine, ALWAYS_RELEASE, |td3_learner| {
-                Ok(td3_learner.actor().clone())
-            })?;
-            let exploration = Exploration::ActionNoise(net, deviation);
-            return Ok((exploration, td3.sizes.obs_dim, td3.sizes.lens[0]));
-        }
-    } else if let Ok(iql) = engine.cast::<PyIqlEngine>() {
-        let iql = iql.get();
-        if let ByPrecision::Single(iql_engine) = &iql.engine {
-            let net = with_read_lock(py, iql_engine, ALWAYS_RELEASE, |iql_learner| {
-                Ok(iql_learner.actor().clone())
-            })?;
-            return Ok((Exploration::ActionNoise(net, 0.0), iql.sizes.obs_dim, iql.sizes.lens[0]));
-        }
-    }
-    let expected = "expected a DQNEngine, SACEngine, TD3Engine or IQLEngine of precision f32";
-    let message = format!("engine is {}, {expected}", coerce::short_repr(engine));
-    Err(errors::new(py, ErrorClass::Config, message))
 }

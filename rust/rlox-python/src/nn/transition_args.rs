@@ -2,7 +2,7 @@
 
 use numpy::PyUntypedArrayMethods;
 use pyo3::prelude::*;
-use rlox_nn::cpu::{Batches, Number};
+use rlox_nn::cpu::{Batches, Number, TransitionBatches};
 
 use crate::convert::coerce;
 use crate::convert::coerce::OptionalArg;
@@ -16,67 +16,57 @@ pub(super) struct TransitionArgs<'a, 'py> {
     pub(super) next_obs: &'a Bound<'py, PyAny>,
     pub(super) discounts: &'a Bound<'py, PyAny>,
     pub(super) weights: OptionalArg<'a, 'py>,
-    pub(super) errors: &'a Bound<'py, PyAny>,
 }
 
 /// The same columns as slices.
-pub(super) struct TransitionViews<'py, F, A> {
+pub(super) struct TransitionViews<'py, F> {
     /// Numbers of batches and of rows per batch.
     pub(super) shape: [usize; 2],
     obs: [View<'py, F>; 2],
-    actions: View<'py, A>,
+    actions: Actions<'py, F>,
     rewards_and_discounts: [View<'py, F>; 2],
     weights: Option<View<'py, F>>,
+}
+
+enum Actions<'py, F> {
+    Choices(View<'py, i64>),
+    Vectors(View<'py, F>),
 }
 
 const SHAPE_REASON: &str = "as the engine and the rewards require";
 
 impl<'py> TransitionArgs<'_, 'py> {
-    /// Reads the columns with choices as actions.
-    pub(super) fn choices<F: Number + Plain>(
+    /// Reads the columns. An action is a vector of `action_dim` numbers, or a choice if that is 0.
+    pub(super) fn read<F: Number + Plain>(
         &self,
         obs_dim: usize,
-    ) -> PyResult<TransitionViews<'py, F, i64>> {
-        self.read(obs_dim, |shape| {
-            let actions = coerce::array(self.actions, "actions")?;
-            coerce::check_shape(&actions, "actions", &shape, SHAPE_REASON)?;
-            coerce::elements(&actions, "actions", "iu")
-        })
-    }
-
-    /// Reads the columns with vectors of `size` numbers as actions.
-    pub(super) fn vectors<F: Number + Plain>(
-        &self,
-        obs_dim: usize,
-        size: usize,
-    ) -> PyResult<TransitionViews<'py, F, F>> {
-        self.read(obs_dim, |[k, rows]| read_numbers(self.actions, "actions", &[k, rows, size]))
-    }
-
-    fn read<F: Number + Plain, A>(
-        &self,
-        obs_dim: usize,
-        actions: impl FnOnce([usize; 2]) -> PyResult<View<'py, A>>,
-    ) -> PyResult<TransitionViews<'py, F, A>> {
+        action_dim: usize,
+    ) -> PyResult<TransitionViews<'py, F>> {
         let rewards = coerce::array(self.rewards, "rewards")?;
         coerce::check_ndim(&rewards, "rewards", &["k", "rows"])?;
-        let shape = match *rewards.shape() {
+        let [k, rows] = match *rewards.shape() {
             [k, rows] => [k, rows],
             _ => [0, 0],
         };
-        let obs_shape = [shape[0], shape[1], obs_dim];
+        let actions = if action_dim == 0 {
+            let choices = coerce::array(self.actions, "actions")?;
+            coerce::check_shape(&choices, "actions", &[k, rows], SHAPE_REASON)?;
+            Actions::Choices(coerce::elements(&choices, "actions", "iu")?)
+        } else {
+            Actions::Vectors(read_numbers(self.actions, "actions", &[k, rows, action_dim])?)
+        };
         Ok(TransitionViews {
-            shape,
+            shape: [k, rows],
             obs: [
-                read_numbers(self.obs, "obs", &obs_shape)?,
-                read_numbers(self.next_obs, "next_obs", &obs_shape)?,
+                read_numbers(self.obs, "obs", &[k, rows, obs_dim])?,
+                read_numbers(self.next_obs, "next_obs", &[k, rows, obs_dim])?,
             ],
-            actions: actions(shape)?,
+            actions,
             rewards_and_discounts: [
-                read_numbers(self.rewards, "rewards", &shape)?,
-                read_numbers(self.discounts, "discounts", &shape)?,
+                read_numbers(self.rewards, "rewards", &[k, rows])?,
+                read_numbers(self.discounts, "discounts", &[k, rows])?,
             ],
-            weights: self.weights.map(|array| read_numbers(array, "weights", &shape)).transpose()?,
+            weights: self.weights.map(|array| read_numbers(array, "weights", &[k, rows])).transpose()?,
         })
     }
 }
@@ -92,13 +82,20 @@ pub(super) fn read_numbers<'py, F: Plain>(
     coerce::numbers(&array, name)
 }
 
-impl<F: Plain, A: Plain> TransitionViews<'_, F, A> {
-    pub(super) fn batches(&self) -> Batches<'_, F, A> {
+impl<F: Plain> TransitionViews<'_, F> {
+    pub(super) fn batches(&self) -> TransitionBatches<'_, F> {
+        match &self.actions {
+            Actions::Choices(choices) => TransitionBatches::Choices(self.batches_with(choices.slice())),
+            Actions::Vectors(vectors) => TransitionBatches::Vectors(self.batches_with(vectors.slice())),
+        }
+    }
+
+    fn batches_with<'a, A>(&'a self, actions: &'a [A]) -> Batches<'a, F, A> {
         let ([obs, next_obs], [rewards, discounts]) = (&self.obs, &self.rewards_and_discounts);
         Batches {
             rows: self.shape[1],
             obs: obs.slice(),
-            actions: self.actions.slice(),
+            actions,
             rewards: rewards.slice(),
             next_obs: next_obs.slice(),
             discounts: discounts.slice(),

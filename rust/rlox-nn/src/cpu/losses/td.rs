@@ -1,7 +1,6 @@
 //! Losses of TD errors.
 
-use rlox_core::Result;
-use rlox_core::error::check_len;
+use rlox_core::error::{Error, Result, check_len};
 
 use crate::cpu::gemm::Number;
 
@@ -24,11 +23,23 @@ pub struct TdTargets<'a, F> {
 }
 
 impl TdLoss {
+    /// Returns the loss `huber` or `mse`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for another name.
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name {
+            "huber" => Ok(Self::Huber),
+            "mse" => Ok(Self::Squared),
+            _ => Err(Error::config("loss", format!("{name:?}"), "huber or mse")),
+        }
+    }
+
     /// Computes E\[w loss(q - target)\], the errors and the gradient with respect to q, `[n]` each.
     /// Returns the loss.
     ///
     /// # Errors
-    /// [`rlox_core::Error::Shape`] for slices of different lengths.
+    /// [`Error::Shape`] for slices of different lengths.
     pub fn gradient<F: Number>(
         self,
         q: &[F],
