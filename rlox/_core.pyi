@@ -287,6 +287,7 @@ class OffPolicyEngine:
             NonFiniteError: a loss, gradient or parameter is NaN or infinite.
         """
 
+@final
 class Explorer:
     """Chooses exploring actions without torch, with the network of an `OffPolicyEngine` that acts.
 

@@ -192,6 +192,7 @@ class OffPolicyEngine:
         **settings: float | bool | str | None,
     ) -> dict[str, float]: ...
 
+@final
 class Explorer:
     def __new__(cls, engine: OffPolicyEngine, deviation: float = ...) -> Explorer: ...
     def act(
