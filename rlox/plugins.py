@@ -12,10 +12,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rlox.errors import ConfigError, RloxError, describe_error
 
@@ -26,6 +26,7 @@ __all__ = [
     "GROUP",
     "KINDS",
     "AlgorithmPlugin",
+    "BufferPlugin",
     "LoggerPlugin",
     "PluginEntry",
     "PluginRegistry",
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 GROUP = "rlox.plugins"
-KINDS = ("algo", "env", "wrapper", "logger", "conf")
+KINDS = ("algo", "buffer", "env", "wrapper", "logger", "conf")
 T = TypeVar("T")
 
 
@@ -52,6 +53,19 @@ class AlgorithmPlugin:
 
     config: type[Any]
     facade: str
+
+
+@dataclass(frozen=True)
+class BufferPlugin:
+    """The value of an entry point `buffer.<name>`.
+
+    `config` is a frozen dataclass that derives from `BufferConfig`; its `name` is that of the entry point. If
+    it derives from `ReplayConfig`, `sampling` names its subclass of `UniformSampling` as `module:Name`. That
+    class is imported when a run is built.
+    """
+
+    config: type[Any]
+    sampling: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,22 @@ class PluginEntry:
             raise ConfigError(
                 f"{setting}: the plugin of {self.source} fails when it is imported: {detail}"
             ) from error
+
+    def require_named_dataclass(self, config_class: Any, setting: str) -> type[Any]:
+        """Require a frozen dataclass with the plugin's name, by which a saved configuration finds it."""
+        is_frozen_dataclass = (
+            isinstance(config_class, type)
+            and is_dataclass(config_class)
+            and cast(Any, config_class).__dataclass_params__.frozen
+        )
+        name = {f.name: f for f in fields(config_class)}.get("name") if is_frozen_dataclass else None
+        if name is None or (name.default, name.metadata.get("choices")) != (self.name, (self.name,)):
+            raise self.kind_error(
+                setting,
+                "config=a frozen dataclass with the field "
+                f'name: str = param("{self.name}", "...", choices=("{self.name}",))',
+            )
+        return cast(type[Any], config_class)
 
     def kind_error(self, setting: str, expected: str) -> ConfigError:
         """Return the error for a plugin that is not of the type that its kind requires."""

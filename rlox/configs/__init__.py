@@ -1,19 +1,15 @@
 """Frozen, torch-free dataclasses for algorithms, environments, buffers and loggers: the only defaults.
 
-The dataclasses of algorithms are those of `rlox.configs.builtin_algorithms`. `__init__.pyi` lists them for
-type checkers; `python tests/helpers/package_stubs.py` writes it.
+The dataclasses of algorithms and buffers are those of `BUILTIN_ALGORITHMS` and `BUILTIN_BUFFERS`.
+`__init__.pyi` lists them for type checkers; `python tests/helpers/package_stubs.py` writes it.
 """
 
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import (
     BUFFER_CONFIGS,
-    AutoBufferConfig,
+    BUILTIN_BUFFERS,
     BufferConfig,
-    OfflineConfig,
-    PrioritizedConfig,
     ReplayConfig,
-    RolloutBufferConfig,
-    UniformConfig,
 )
 from rlox.configs.builtin_algorithms import BUILTIN_ALGORITHMS
 from rlox.configs.check import dotted_items, make, make_run, require_device, to_plain, upgrade_saved_config
@@ -23,13 +19,15 @@ from rlox.configs.name_suggestions import nearest
 from rlox.configs.params import param
 from rlox.configs.run import ALGO_CONFIGS, CheckpointConfig, EvalConfig, LogConfig, RunConfig, StopConfig
 
-_CLASSES = {plugin.config.__name__: plugin.config for plugin in BUILTIN_ALGORITHMS.values()}
+_CLASSES = {
+    plugin.config.__name__: plugin.config
+    for plugin in (*BUILTIN_ALGORITHMS.values(), *BUILTIN_BUFFERS.values())
+}
 globals().update(_CLASSES)
 
 __all__ = [
     "ALGO_CONFIGS",
     "AlgorithmConfig",
-    "AutoBufferConfig",
     "BUFFER_CONFIGS",
     "BufferConfig",
     "CheckpointConfig",
@@ -38,13 +36,9 @@ __all__ = [
     "LOGGER_CONFIGS",
     "LogConfig",
     "LoggerConfig",
-    "OfflineConfig",
-    "PrioritizedConfig",
     "ReplayConfig",
-    "RolloutBufferConfig",
     "RunConfig",
     "StopConfig",
-    "UniformConfig",
     "dotted_items",
     "make",
     "make_run",

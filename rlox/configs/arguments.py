@@ -113,7 +113,8 @@ def _all_arguments(config_class: type[AlgorithmConfig]) -> Iterator[Argument]:
                 is_used = part != "env" or (unused is not None and f.name not in unused)
                 key = f"{part}.{f.name}"
                 own_default = config_class.default_overrides.get(key, _UNSET)
-                yield Argument(_argument_name(f), part, f, is_used, notes.get(key, ""), own_default)
+                argument = part if f.name == "name" else _argument_name(f)
+                yield Argument(argument, part, f, is_used, notes.get(key, ""), own_default)
     for name in _RUN_FIELDS:
         own_default = DEFAULT_SEED if name == "seed" else _UNSET
         yield Argument(name, "", RunConfig.__dataclass_fields__[name], own_default=own_default)

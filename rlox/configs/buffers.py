@@ -1,4 +1,4 @@
-"""Configurations of buffers, which store experience between acting and learning."""
+"""Configurations of buffers, which store experience between acting and learning, and their registry."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
+from rlox.plugins import BufferPlugin, PluginEntry, PluginRegistry
 
 DEFAULT_CAPACITY = 1_000_000  # transitions; also the default of SB3, and in the papers of DQN and SAC
 MAX_CAPACITY = (1 << 30) - 1
@@ -25,7 +26,7 @@ _UNITS = {"": 1, "B": 1} | {
 class BufferConfig:
     """The interface of every buffer configuration."""
 
-    name: str = param(doc="the buffer", argument="buffer")
+    name: str = param(doc="the buffer")
 
     @property
     def has_schedule(self) -> bool:
@@ -40,7 +41,7 @@ class BufferConfig:
 class RolloutBufferConfig(BufferConfig):
     """One rollout of the learner's own policy, used once."""
 
-    name: str = param("rollout", "the buffer", choices=("rollout",), argument="buffer")
+    name: str = param("rollout", "the buffer", choices=("rollout",))
 
 
 @dataclass(frozen=True)
@@ -83,14 +84,14 @@ class ReplayConfig(BufferConfig):
 class AutoBufferConfig(ReplayConfig):
     """Stands for the algorithm's default buffer, which replaces it."""
 
-    name: str = param("auto", "the buffer", choices=("auto",), argument="buffer")
+    name: str = param("auto", "the buffer", choices=("auto",))
 
 
 @dataclass(frozen=True)
 class UniformConfig(ReplayConfig):
     """Every transition is drawn with the same probability."""
 
-    name: str = param("uniform", "the buffer", choices=("uniform",), argument="buffer")
+    name: str = param("uniform", "the buffer", choices=("uniform",))
     hindsight: str | None = param(
         None,
         "replace the goals of drawn transitions by goals reached in the same episode. future: at a later "
@@ -119,7 +120,7 @@ class UniformConfig(ReplayConfig):
 class PrioritizedConfig(ReplayConfig):
     """Transitions with larger TD errors are drawn more often (Schaul et al. 2016, table 3)."""
 
-    name: str = param("prioritized", "the buffer", choices=("prioritized",), argument="buffer")
+    name: str = param("prioritized", "the buffer", choices=("prioritized",))
     alpha: float = param(
         0.6, "priority exponent; 0: uniform", within="[0, 1]", source="Schaul et al. 2016, table 3"
     )
@@ -146,7 +147,7 @@ class PrioritizedConfig(ReplayConfig):
 class OfflineConfig(BufferConfig):
     """A fixed dataset from a folder."""
 
-    name: str = param("offline", "the buffer", choices=("offline",), argument="buffer")
+    name: str = param("offline", "the buffer", choices=("offline",))
     path: str | None = param(
         None, "folder with dataset.safetensors and dataset.json", verbatim=True, argument="buffer_path"
     )
@@ -166,13 +167,34 @@ class OfflineConfig(BufferConfig):
         parse_size(self.memory or "1", "buffer.memory")
 
 
-BUFFER_CONFIGS: dict[str, type[Any]] = {
-    "auto": AutoBufferConfig,
-    "rollout": RolloutBufferConfig,
-    "uniform": UniformConfig,
-    "prioritized": PrioritizedConfig,
-    "offline": OfflineConfig,
+# rlox's own buffers: one entry for each, of the type of plugins. Options, lists and exports follow from it.
+BUILTIN_BUFFERS = {
+    plugin.config.name: plugin
+    for plugin in (
+        BufferPlugin(AutoBufferConfig),
+        BufferPlugin(RolloutBufferConfig),
+        BufferPlugin(UniformConfig, "rlox.sources.sampling:UniformSampling"),
+        BufferPlugin(PrioritizedConfig, "rlox.sources.sampling:PrioritizedSampling"),
+        BufferPlugin(OfflineConfig),
+    )
 }
+
+
+def _plugin_config(entry: PluginEntry, plugin: Any, setting: str) -> type[BufferConfig]:
+    """Return the configuration class of a buffer plugin; raise `ConfigError` if it is invalid."""
+    if not isinstance(plugin, BufferPlugin):
+        raise entry.kind_error(setting, "a rlox.plugins.BufferPlugin")
+    config_class = entry.require_named_dataclass(plugin.config, setting)
+    if not issubclass(config_class, BufferConfig):
+        raise entry.kind_error(setting, "config=a dataclass derived from rlox.configs.BufferConfig")
+    if issubclass(config_class, ReplayConfig) and plugin.sampling is None:
+        raise entry.kind_error(setting, 'sampling="module:Class", because its config is a ReplayConfig')
+    return config_class
+
+
+BUFFER_CONFIGS: PluginRegistry[type[BufferConfig]] = PluginRegistry(
+    {name: plugin.config for name, plugin in BUILTIN_BUFFERS.items()}, "buffer", _plugin_config
+)
 
 
 def parse_size(text: str, key: str) -> int:

@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, asdict, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from rlox.configs.base import AlgorithmConfig
-from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig
+from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig, ReplayConfig
 from rlox.configs.env import LEGACY, AtariConfig, EnvConfig, is_ale, is_text
 from rlox.configs.grpo import upgrade_delta
 from rlox.configs.loggers import LOGGER_CONFIGS
@@ -87,9 +87,14 @@ def upgrade_saved_config(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_buffer(algo: str, buffer: str) -> None:
-    """Raise `ConfigError` if the algorithm of that name cannot learn from the buffer of that name."""
+    """Raise `ConfigError` if the algorithm of that name cannot learn from the buffer of that name.
+
+    An algorithm that learns from `uniform` learns from every replay buffer of a plugin too.
+    """
     buffers = ALGO_CONFIGS[algo].buffers
-    if buffer not in buffers:
+    is_plugin = buffer not in BUFFER_CONFIGS.builtin_names
+    takes_plugin = is_plugin and "uniform" in buffers and issubclass(BUFFER_CONFIGS[buffer], ReplayConfig)
+    if buffer not in buffers and not takes_plugin:
         raise ConfigError(f"buffer={buffer}: {algo} learns from {' or '.join(buffers)}")
 
 
@@ -308,9 +313,8 @@ def _make_named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
     data = _require_mapping(value, path)
     name = str(data.get("name", ""))
     if name not in options:
-        hint = nearest(name, options)
-        if not hint and path != "buffer":
-            hint = "; if a plugin provides it: rlox list plugins shows what is installed"
+        plugin_hint = "; if a plugin provides it: rlox list plugins shows what is installed"
+        hint = nearest(name, options) or plugin_hint
         raise UnknownNameError(
             f"{path}.name={name!r} is not known, expected one of {', '.join(options)}{hint}"
         )

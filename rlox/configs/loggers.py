@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from rlox.configs.params import param
-from rlox.configs.plugin_configs import logger_config
 from rlox.configs.secrets import EnvVarRef
 from rlox.errors import ConfigError
-from rlox.plugins import PluginRegistry
+from rlox.plugins import LoggerPlugin, PluginEntry, PluginRegistry
 
 __all__ = [
     "LOGGER_CONFIGS",
@@ -137,4 +137,13 @@ _LOGGER_CONFIGS: dict[str, type[LoggerConfig]] = {
     "wandb": WandbConfig,
     "mlflow": MlflowConfig,
 }
-LOGGER_CONFIGS = PluginRegistry(_LOGGER_CONFIGS, "logger", logger_config)
+
+
+def _plugin_config(entry: PluginEntry, plugin: Any, setting: str) -> Any:
+    """Return the configuration class of a logger plugin; raise `ConfigError` if it is invalid."""
+    if not isinstance(plugin, LoggerPlugin):
+        raise entry.kind_error(setting, "a rlox.plugins.LoggerPlugin")
+    return entry.require_named_dataclass(plugin.config, setting)
+
+
+LOGGER_CONFIGS = PluginRegistry(_LOGGER_CONFIGS, "logger", _plugin_config)

@@ -12,19 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs.base import AlgorithmConfig
-from rlox.configs.buffers import BufferConfig, RolloutBufferConfig
+from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig, RolloutBufferConfig
 from rlox.configs.builtin_algorithms import BUILTIN_ALGORITHMS
 from rlox.configs.env import TEXT, EnvConfig, is_text
 from rlox.configs.name_suggestions import nearest
 from rlox.configs.params import Code, code, param
-from rlox.configs.plugin_configs import algorithm_config
 from rlox.configs.ppo import PPOConfig
 from rlox.configs.text import TASKS, TextAlgorithmConfig
 from rlox.errors import ConfigError
-from rlox.plugins import PluginRegistry
+from rlox.plugins import AlgorithmPlugin, PluginEntry, PluginRegistry
+
+
+def _plugin_config(entry: PluginEntry, plugin: Any, setting: str) -> type[AlgorithmConfig]:
+    """Return the configuration class of an algorithm plugin; raise `ConfigError` if it is invalid."""
+    if not isinstance(plugin, AlgorithmPlugin):
+        raise entry.kind_error(setting, "a rlox.plugins.AlgorithmPlugin")
+    config_class = entry.require_named_dataclass(plugin.config, setting)
+    if not issubclass(config_class, AlgorithmConfig):
+        raise entry.kind_error(setting, "config=a dataclass derived from rlox.configs.base.AlgorithmConfig")
+    if not config_class.buffers or not all(name in BUFFER_CONFIGS for name in config_class.buffers):
+        raise entry.kind_error(setting, f"buffers of its configuration among {', '.join(BUFFER_CONFIGS)}")
+    return config_class
+
 
 ALGO_CONFIGS: PluginRegistry[type[AlgorithmConfig]] = PluginRegistry(
-    {name: plugin.config for name, plugin in BUILTIN_ALGORITHMS.items()}, "algo", algorithm_config
+    {name: plugin.config for name, plugin in BUILTIN_ALGORITHMS.items()}, "algo", _plugin_config
 )
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import PrioritizedReplayBuffer, ReplayBuffer
-from rlox.configs import PrioritizedConfig, ReplayConfig
+from rlox.configs import ReplayConfig
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.base import VectorEnv
 from rlox.envs.failures import close_or_warn
 from rlox.envs.spaces import FLOAT, ObservationCodec
 from rlox.errors import ConfigError
 from rlox.sources.hindsight import MAX_COMPARED, HindsightRelabeler
+from rlox.sources.sampling import SAMPLINGS, AnyReplayBuffer
 from rlox.sources.transition_chunks import TransitionChunk
 from rlox.types import Transitions
 
@@ -112,8 +112,6 @@ class OneHotPacking:
         return numbers
 
 
-AnyReplayBuffer = ReplayBuffer | PrioritizedReplayBuffer
-
 OBS_COLUMNS = ("obs", "next_obs")
 MAX_SAMPLED_ROWS = 1 << 28  # most rows that `rlox._core` draws in one call
 
@@ -147,7 +145,12 @@ class ReplaySampler:
         self.n_frames = n_frames  # frames stacked in one observation
         self.packing = packing  # of integers in observations; None: they stay one-hot
         self._make_one_hot_buffer = make_one_hot_buffer
-        self.config = config
+        self._sampling = SAMPLINGS[config.name](config)
+        if hindsight is not None and not self._sampling.draws_in_rust(buffer):
+            raise ConfigError(
+                f"buffer.hindsight: buffer={config.name} draws transitions in its own way; leave "
+                "buffer.hindsight out"
+            )
         self.full_bytes = full_bytes
         self.hindsight = hindsight
         self._n_compared = 0  # rows whose rewards were compared with `compute_reward`
@@ -159,8 +162,8 @@ class ReplaySampler:
 
     @property
     def batches_at_once(self) -> int | None:
-        """1 if each batch changes the priorities for the next one; `None`: any number."""
-        return 1 if isinstance(self.config, PrioritizedConfig) else None
+        """1 if each batch changes how the next one is drawn; `None`: any number."""
+        return self._sampling.batches_at_once
 
     @property
     def return_settings(self) -> dict[str, Any]:
@@ -195,35 +198,35 @@ class ReplaySampler:
         return buffer_columns
 
     def set_beta(self, elapsed: float) -> None:
-        """Set the exponent of importance weights for the finished fraction `elapsed` of the run."""
-        config, buffer = self.config, self.buffer
-        if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
-            buffer.set_beta(config.beta + (config.beta_final - config.beta) * elapsed)
+        """Set what depends on the finished fraction `elapsed` of the run, such as beta."""
+        self._sampling.set_elapsed(self.buffer, elapsed)
 
     def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
         """Return the arrays that `count` batches were drawn into, and the batches that view them.
 
-        `None` until one call of `sample` has drawn `count` batches, and if drawn arrays are converted
-        (stacked frames, packed integers).
+        `None` until one call of `sample` has drawn `count` batches, if drawn arrays are converted (stacked
+        frames, packed integers), and if a plugin draws in its own way.
         """
         out = self._outputs.get(count)
-        if out is None or self.n_frames > 1 or self.packing is not None:
+        is_converted = self.n_frames > 1 or self.packing is not None
+        if out is None or is_converted or not self._sampling.draws_in_rust(self.buffer):
             return None
         return out[0], Transitions(**out[2], indices=out[0]["indices"], env_steps=env_steps)
 
     def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
         """Draw `count` batches; `elapsed` is the finished fraction of the run."""
         self.set_beta(elapsed)
-        if self.hindsight is not None and isinstance(self.buffer, ReplayBuffer):
+        if self.hindsight is not None:
+            buffer: Any = self.buffer
             gamma = self._return_settings["gamma"]
-            self.last_sample = self.hindsight.sample(self.buffer, self._batch_size, count, gamma)
+            self.last_sample = self.hindsight.sample(buffer, self._batch_size, count, gamma)
             columns = self._columns(self.last_sample)
             return Transitions(**columns, indices=self.last_sample["indices"], env_steps=env_steps)
         out = self._outputs.get(count)
-        sample = self.buffer.sample(
-            self._batch_size, n_batches=count, out=out and out[0], **self._return_settings
+        sample = self._sampling.sample(
+            self.buffer, self._batch_size, count, out=out and out[0], **self._return_settings
         )
-        if out is None:
+        if out is None or sample is not out[0]:
             rows = sample if self.packing is None else sample | _unpacked_rows(self.packing, sample)
             out = self._outputs[count] = sample, rows, self._columns(rows)
         self.last_sample = out[1]
@@ -250,7 +253,7 @@ class ReplaySampler:
         """Write columns `[n, ...]` to the rows `indices` `[n]`; `priorities` are absolute errors."""
         for name, values in columns.items():
             if name == "priorities":
-                self._update_priorities(indices, values)
+                self._sampling.update_priorities(self.buffer, indices, values)
             else:
                 self.buffer.update(name, indices, values)
 
@@ -271,11 +274,6 @@ class ReplaySampler:
         """Close the environment that computes rewards of goals."""
         if self.hindsight is not None:
             close_or_warn(self.hindsight.env, "the environment that rewards goals")
-
-    def _update_priorities(self, indices: NDArray[np.uint64], errors: NDArray[Any]) -> None:
-        config, buffer = self.config, self.buffer
-        if isinstance(config, PrioritizedConfig) and isinstance(buffer, PrioritizedReplayBuffer):
-            buffer.update_priorities(indices, errors + config.priority_eps)
 
 
 def make_buffer(
@@ -299,18 +297,13 @@ def make_buffer(
         "n_envs": env.n_envs,
         "seed": seed,
     }
-    if isinstance(config, PrioritizedConfig):
-        buffer_class: Any = PrioritizedReplayBuffer
-        columns |= {"alpha": config.alpha, "beta": config.beta}
-    else:
-        buffer_class = ReplayBuffer
-    probe = buffer_class(capacity=1024 * env.n_envs, **columns)
+    sampling = SAMPLINGS[config.name](config)
+    probe = sampling.make_buffer(1024 * env.n_envs, columns)
     row_bytes = -(-probe.nbytes // probe.capacity) + _obs_bytes(env.observations, packing)
     rows = config.rows or _rows_in_memory(config, row_bytes, env.n_envs)
     capacity = max(rows // env.n_envs, 1) * env.n_envs
     require_memory(capacity, capacity * row_bytes)
-    buffer: AnyReplayBuffer = buffer_class(capacity=capacity, **columns)
-    return buffer, capacity * row_bytes
+    return sampling.make_buffer(capacity, columns), capacity * row_bytes
 
 
 def frames_to_share(codec: ObservationCodec) -> int:

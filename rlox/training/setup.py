@@ -108,8 +108,8 @@ def _require_buffer_keys(buffer_name: Any, buffer_options: Mapping[str, Any]) ->
     if not isinstance(buffer_name, str) or buffer_name not in BUFFER_CONFIGS:
         return  # `make_run` refuses it
     for key, value in buffer_options.items():
-        buffer_names = [name for name, kind in BUFFER_CONFIGS.items() if key in kind.__dataclass_fields__]
-        if buffer_name not in buffer_names:
+        if key not in BUFFER_CONFIGS[buffer_name].__dataclass_fields__:
+            buffer_names = [name for name, kind in BUFFER_CONFIGS.items() if key in kind.__dataclass_fields__]
             raise ConfigError(
                 f"{key}={value!r:.60}: buffer={buffer_name} has no {key}, which belongs to "
                 f"buffer={' or '.join(buffer_names)}; leave one of them out"

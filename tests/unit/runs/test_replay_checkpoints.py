@@ -218,7 +218,7 @@ def test_a_buffer_beyond_memory_is_refused_for_training_but_not_for_playing(
         monkeypatch.context() as patched,
         pytest.raises(ConfigError, match=r"a replay buffer of 256 transitions needs .*lower buffer"),
     ):
-        patched.setattr("rlox.sources.replay_sampler.PrioritizedReplayBuffer", prioritized)
+        patched.setattr("rlox.sources.sampling.PrioritizedReplayBuffer", prioritized)
         build(config())
     assert 256 not in made  # a prioritized buffer takes memory for every row at its construction
     assert DQN.from_checkpoint(tmp_path, replay=False).evaluate(1).returns
