@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rlox.configs.params import param
 from rlox.errors import ConfigError
-from rlox_cli.config.options import CONF, conf_folders, config_dir_of
+from rlox_cli.config.options import BUILTIN_OPTIONS, CONF, conf_folders, config_dir_of
 from rlox_cli.config.schema import Schema
 from rlox_cli.shell.command import Call, Command
 from rlox_cli.shell.exit_codes import FAILED, OK, SIGNALS, STORAGE, WRONG_USE
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _FOLDERS = {p.name for p in CONF.iterdir() if p.is_dir() and p.name[0] != "_" and p.name != "hydra"}
-# The values of `what`: runs, plugins, and every group of options; algorithms have no files in conf/.
-KINDS = ("runs", *sorted({"algo", *_FOLDERS}), "plugins")
+# The values of `what`: runs, plugins, and every group of options.
+KINDS = ("runs", *sorted({*BUILTIN_OPTIONS, *_FOLDERS}), "plugins")
 POSITIONAL_KEYS = ("what", "contains")
 # `failed`: ended with an error; `killed`: stopped by a signal; `died`: the process recorded no end.
 STATES = ("running", "done", "failed", "killed", "pruned", "died", "unreadable")

@@ -11,9 +11,10 @@ import yaml  # type: ignore[import-untyped]  # PyYAML, through omegaconf
 from rlox.errors import ConfigError
 from rlox_cli.config.options import CONF
 from rlox_cli.config.overrides import REQUIRED_GROUPS
+from rlox_cli.config.run_schema import AUTO
 
 _PACKAGE_PATTERN = re.compile(rb"^#\s*@package\s+\S", re.MULTILINE)
-_MISSING_BASE_PATTERN = re.compile(r"Could not (?:find|load) 'buffer/_of/([^']+)'")
+_MISSING_BASE_PATTERN = re.compile(rf"Could not (?:find|load) 'buffer/{AUTO}/([^']+)'")
 
 
 def require_packages(overrides: Iterable[str], folders: Sequence[Path]) -> None:

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from rlox import plugins
-from rlox.configs import ALGO_CONFIGS
+from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS
 from rlox.errors import ConfigError
 from rlox_cli.config import plain_yaml
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+# Options without files in conf/: rlox's own entries of the registries.
+BUILTIN_OPTIONS = {
+    registry.kind: registry.builtin_names for registry in (ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS)
+}
 
 
 def conf_folders(config_dir: str | None = None) -> list[Path]:
@@ -64,7 +68,7 @@ def group_options(group: str, folders: Iterable[Path]) -> list[str]:
 
 
 def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
-    """Return the options from files in the conf folders, built-in algorithms, and plugins.
+    """Return the options from files in the conf folders, from registries, and from plugins.
 
     A name with a leading underscore is a base for other files, not an option.
     """
@@ -76,8 +80,7 @@ def declared_options(group: str, folders: Iterable[Path]) -> list[str]:
     options = {p.as_posix() for p in paths if not any(part.startswith("_") for part in p.parts)}
     if group == "tuned":  # `none.yaml` exists because Hydra refuses null here; users write null
         options = {"null" if name == "none" else name for name in options}
-    if group == "algo":
-        options.update(ALGO_CONFIGS.builtin_names)
+    options.update(BUILTIN_OPTIONS.get(group, ()))
     if group in plugins.KINDS:
         options.update(plugins.plugin_names(group))
     return sorted(options)

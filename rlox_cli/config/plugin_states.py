@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS, RunConfig
+from rlox.configs import RunConfig
 from rlox.configs.env import WRAPPER_NAMES
 from rlox.configs.params import display_name
 from rlox.plugins import KINDS, PluginEntry, conf_folders, plugin_entries
+from rlox_cli.config.options import BUILTIN_OPTIONS
 
 IGNORED = "ignored"
 
@@ -38,17 +39,12 @@ def is_shadowed(entry: PluginEntry) -> bool:
         from rlox.envs.ids import env_ids  # imported here because it imports Gymnasium
 
         return entry.name in env_ids() and entry.entry_point.module not in sys.modules
-    builtin_names = {
-        "algo": ALGO_CONFIGS.builtin_names,
-        "logger": LOGGER_CONFIGS.builtin_names,
-        "wrapper": WRAPPER_NAMES,
-    }
-    return entry.name in builtin_names.get(entry.kind, ())
+    return entry.name in {**BUILTIN_OPTIONS, "wrapper": WRAPPER_NAMES}.get(entry.kind, ())
 
 
 def shadowing_messages(config: RunConfig) -> list[str]:
     """Return messages on names that the run takes from rlox although a plugin has them too."""
-    used = {("algo", config.algo.name), ("env", config.env.id)}
+    used = {("algo", config.algo.name), ("buffer", config.buffer.name), ("env", config.env.id)}
     used |= {("logger", logger.name) for logger in config.logger.values()}
     used |= {("wrapper", name) for name in _names(config.env.wrappers, config.env.reward_wrappers)}
     return [

@@ -15,21 +15,24 @@ from rlox.configs import (
     RunConfig,
 )
 from rlox.errors import ConfigError
-from rlox_cli.config.schema import Group, Schema, keys_of
+from rlox_cli.config.schema import Group, Schema, defaults_of, keys_of
 from rlox_cli.search.settings import SEARCH, SearchOptions
 
-DEFAULT_BUFFERS = "_of"  # the subfolder of `buffer` with the default buffer of each algorithm
-BUFFER_FOLDER = f"buffer/{DEFAULT_BUFFERS}"
+AUTO = AutoBufferConfig().name
 
 
-def default_buffer_option(option: str) -> dict[str, Any]:
-    """Return the content of the option `_of/<algo>`, the default buffer of an algorithm; empty for others."""
+def auto_buffer_option(option: str) -> dict[str, Any]:
+    """Return the content of `auto`, which refers to `auto/<algo>`, or of the latter; empty for others.
+
+    `auto/<algo>` has the keys of the only buffer of an algorithm, or those that all its buffers have.
+    """
+    if option == AUTO:
+        return {"defaults": [{f"{AUTO}@_here_": "${algo}"}, "_self_"]}
     folder, _, algo = option.partition("/")
-    if folder != DEFAULT_BUFFERS or algo not in ALGO_CONFIGS:
+    if folder != AUTO or algo not in ALGO_CONFIGS:
         return {}
     buffers = ALGO_CONFIGS[algo].buffers
-    buffer = AutoBufferConfig().name if len(buffers) > 1 else buffers[0]
-    return {"defaults": [f"/schema/buffer/{buffer}@_here_", "_self_"]}
+    return defaults_of(BUFFER_CONFIGS[AUTO if len(buffers) > 1 else buffers[0]])
 
 
 ALGO = Group("algo", ALGO_CONFIGS)
@@ -38,7 +41,7 @@ ENV = Group(
     {"base": EnvConfig},
     help_listing="any Gymnasium id, e.g. env=Acrobot-v1, or env=module:MyEnv-v0",
 )
-BUFFER = Group("buffer", BUFFER_CONFIGS, content_without_file=default_buffer_option)
+BUFFER = Group("buffer", BUFFER_CONFIGS, content_without_file=auto_buffer_option)
 LOGGER = Group("logger", LOGGER_CONFIGS, is_multiple=True)
 
 RUN = Schema(

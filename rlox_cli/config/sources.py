@@ -13,14 +13,13 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
 from rlox import plugins
-from rlox.configs import ALGO_CONFIGS
 from rlox.configs.env import TEXT, is_text
 from rlox.configs.text import TASKS
 from rlox.envs.ids import env_ids, find_spec, vector_factory
 from rlox.errors import ConfigError, MissingExtraError, UnknownNameError
-from rlox_cli.config.options import user_conf_folders
-from rlox_cli.config.run_schema import ALGO, BUFFER_FOLDER, DEFAULT_BUFFERS, LOGGER, default_buffer_option
-from rlox_cli.config.schema import Schema, default_overrides_of, defaults_of, nested_dict
+from rlox_cli.config.options import BUILTIN_OPTIONS, user_conf_folders
+from rlox_cli.config.run_schema import ALGO, BUFFER, LOGGER
+from rlox_cli.config.schema import Group, Schema, default_overrides_of, defaults_of
 
 ROOT = "schema"
 
@@ -74,12 +73,11 @@ class SchemaSource(ConfigSource):
         return self.schema.node(path) if start == ROOT else None
 
 
-REGISTRY_GROUPS = {group.name: group for group in (ALGO, LOGGER)}
-ALGO_FOLDERS = ("schema/brings", BUFFER_FOLDER)  # other folders with an option per algorithm
+REGISTRY_GROUPS = {group.name: group for group in (ALGO, BUFFER, LOGGER)}
 
 
 class RegistrySource(ConfigSource):
-    """`registry://`: options that follow from dataclasses: all algorithms, and the loggers of plugins.
+    """`registry://`: the options that follow from dataclasses: algorithms, buffers and loggers.
 
     It is searched after the files of rlox and the user, so that it replaces none of them.
 
@@ -110,19 +108,19 @@ class RegistrySource(ConfigSource):
         if (option := self._option(config_path)) is None:
             return self._load_file(config_path)
         group, name = option
-        registry = REGISTRY_GROUPS[ALGO.name if group in ALGO_FOLDERS else group].registry
         return ConfigResult(
             provider=self.provider,
             path=f"{self.scheme()}://{config_path}",
-            config=OmegaConf.create(_option_content(group, name, registry[name])),
-            header={"package": f"{group}.{name}" if group == LOGGER.name else None},
+            config=OmegaConf.create(_option_content(group, name)),
+            header={"package": f"{group.name}.{name}" if group.is_multiple else None},
         )
 
-    def _option(self, config_path: str) -> tuple[str, str] | None:
+    def _option(self, config_path: str) -> tuple[Group, str] | None:
         """Return the group and the name of an option, or `None`."""
-        group, _, name = config_path.removesuffix(".yaml").rpartition("/")
-        registry_group = ALGO.name if group in ALGO_FOLDERS else group
-        return (group, name) if name in _registered_options(registry_group) else None
+        folder, _, name = config_path.removesuffix(".yaml").partition("/")
+        group = REGISTRY_GROUPS.get(folder)
+        has_option = group and (name in _registered_options(folder) or group.content_without_file(name))
+        return (group, name) if group and has_option else None
 
     def _files(self, config_path: str) -> list[tuple[plugins.PluginEntry, Any]]:
         name = config_path if config_path.endswith(".yaml") else f"{config_path}.yaml"
@@ -144,20 +142,17 @@ class RegistrySource(ConfigSource):
 
 
 def _registered_options(group: str) -> list[str]:
-    """Return the options of a group that this source has: built-in loggers have files."""
-    if group not in REGISTRY_GROUPS:
-        return []
-    builtin_names = ALGO_CONFIGS.builtin_names if group == ALGO.name else ()
-    return sorted({*builtin_names, *plugins.plugin_names(group)})
+    """Return the options of a group that this source has."""
+    own_names = BUILTIN_OPTIONS.get(group)
+    return sorted({*own_names, *plugins.plugin_names(group)}) if own_names else []
 
 
-def _option_content(group: str, name: str, config_class: type[Any]) -> dict[str, Any]:
+def _option_content(group: Group, name: str) -> dict[str, Any]:
     """Return the content that an option's file would have in conf/."""
-    if group == "schema/brings":
-        return nested_dict(default_overrides_of(config_class))
-    if group == BUFFER_FOLDER:
-        return default_buffer_option(f"{DEFAULT_BUFFERS}/{name}")
-    if group == ALGO.name and default_overrides_of(config_class):
+    if content := group.content_without_file(name):
+        return dict(content)
+    config_class = group.registry[name]
+    if default_overrides_of(config_class):
         return {"defaults": [f"/schema/brings/{name}@_global_", "_self_"], **defaults_of(config_class)}
     return defaults_of(config_class)
 

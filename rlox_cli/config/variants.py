@@ -4,7 +4,7 @@
 preset of `MyEnv-v0`, and `ALE/Pong-v5` that of `ALE`. An algorithm of a plugin whose configuration derives
 from `SACConfig` has SAC's presets.
 
-Hydra asks for `tuned/<algo>/<env>` and `buffer/_of/<algo>` by the typed names. A file of exactly that name
+Hydra asks for `tuned/<algo>/<env>` and `buffer/auto/<algo>` by the typed names. A file of exactly that name
 comes first; this module replaces only a missing one.
 """
 
@@ -22,16 +22,16 @@ from omegaconf import OmegaConf
 from rlox.configs.schedules import conflicting_fields
 from rlox.presets import preset_algorithms, preset_candidates
 from rlox_cli.config.options import CONF, read_option_file
-from rlox_cli.config.run_schema import ALGO, BUFFER, BUFFER_FOLDER
+from rlox_cli.config.run_schema import ALGO, AUTO, BUFFER
 from rlox_cli.config.schema import Group, base_options
 
 
 def resolve_variant(path: str, folders: Sequence[Path]) -> str | None:
     """Return the config path (`tuned/ppo/MyEnv-v0`) that replaces a missing path of a variant."""
     folder, _, option = path.removesuffix(".yaml").rpartition("/")
-    if folder == BUFFER_FOLDER:
+    if folder == f"{BUFFER.name}/{AUTO}":
         tag = ALGO.tag(option, folders)
-        return f"{BUFFER_FOLDER}/{tag}" if tag and tag != option else None
+        return f"{folder}/{tag}" if tag and tag != option else None
     group, _, rest = path.removesuffix(".yaml").partition("/")
     algo, _, env = rest.partition("/")
     if group != "tuned" or not env:

@@ -165,8 +165,10 @@ def test_buffer_auto_equals_the_default_buffer_of_the_algorithm(cli: Cli, algo: 
     assert asked["buffer"]["name"] == name
 
 
-def test_files_that_begin_with_an_underscore_are_no_options(cli: Cli) -> None:
-    assert group_options("buffer", conf_folders()) == [
+def test_files_that_begin_with_an_underscore_are_no_options(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "buffer").mkdir()
+    (tmp_path / "buffer" / "_base.yaml").touch()
+    assert group_options("buffer", [*conf_folders(), tmp_path]) == [
         "auto", "offline", "prioritized", "rollout", "uniform",
     ]  # fmt: skip
     assert "expected one of auto, offline, prioritized, r" in cli("train", "buffer=x").err

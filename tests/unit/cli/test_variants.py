@@ -138,8 +138,8 @@ def test_a_sweep_takes_variants_as_values(cli: Cli, own: Path, monkeypatch: Any)
         ("tuned/ppo/Nothing-v0", None),
         ("tuned/none", None),
         ("tuned/nothing/CartPole-v1", None),
-        ("buffer/_of/ppo", None),
-        ("buffer/_of/nothing", None),
+        ("buffer/auto/ppo", None),
+        ("buffer/auto/nothing", None),
         ("algo/ppo", None),
     ],
 )
