@@ -7,13 +7,15 @@ from pathlib import Path
 
 from rlox import plugins
 from rlox.algorithms import ALGORITHMS
-from rlox.configs import ALGO_CONFIGS, LOGGER_CONFIGS
+from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, LOGGER_CONFIGS
 from rlox.envs import ids
 from rlox.loggers import LOGGERS
+from rlox.sources.sampling import SAMPLINGS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "plugin"
 EXAMPLE_POINTS = {
     "algo.vpg": "rlox_example.config:VPG_PLUGIN",
+    "buffer.newest": "rlox_example.newest:NEWEST_PLUGIN",
     "logger.sqlite": "rlox_example.sqlite:SQLITE_PLUGIN",
     "conf.rlox_example": "rlox_example.conf",
 }
@@ -40,6 +42,6 @@ def clear_caches() -> None:
     """Clear the caches of found and imported packages."""
     plugins.plugin_entries.cache_clear()
     ids.plugin_module.cache_clear()
-    for registry in (ALGO_CONFIGS, ALGORITHMS, LOGGER_CONFIGS, LOGGERS):
+    for registry in (ALGO_CONFIGS, ALGORITHMS, BUFFER_CONFIGS, SAMPLINGS, LOGGER_CONFIGS, LOGGERS):
         for name in set(registry) - registry.builtin_names:
             del registry[name]

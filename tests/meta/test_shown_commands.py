@@ -54,7 +54,10 @@ FILES = {
     "test.jsonl": '{"prompt": "1 + 2", "chosen": "3", "rejected": "4"}\n',
 }
 # Commands that need another package; that test installs it and trains with it.
-ELSEWHERE = {"rlox train algo=vpg logger=sqlite run.name=NAME": "tests/packaging/test_plugin.py"}
+ELSEWHERE = {
+    "rlox train algo=vpg logger=sqlite run.name=NAME": "tests/packaging/test_plugin.py",
+    "rlox train algo=sac env=Pendulum-v1 buffer=newest": "tests/unit/cli/test_buffer_plugins.py",
+}
 
 
 def blocks(page: Path) -> list[str]:

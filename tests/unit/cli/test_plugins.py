@@ -131,6 +131,7 @@ def test_a_plugin_inherits_the_presets_of_its_base_without_dropped_keys(
 def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install: Install) -> None:
     points = {
         "algo.mine": "mine:A",
+        "buffer.mine": "mine:B",
         "logger.mine": "mine:L",
         "env.Mine-v0": "mine",
         "wrapper.mine": "mine:W",
@@ -138,23 +139,29 @@ def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install:
     install("mine", points, {"mine.py": MARKED})
     for args in (
         ("list", "plugins"), ("list", "algo"), ("list", "env", "Mine"), ("list", "logger"),
-        ("train", "--help"), ("train", "--cfg", "job"), ("train", *TINY, "dry_run=true", "logger=csv"),
-        ("train", "algo=min"), ("train", "env=Mne-v0"),
+        ("list", "buffer"), ("train", "--help"), ("train", "--cfg", "job"),
+        ("train", *TINY, "dry_run=true", "logger=csv"),
+        ("train", "algo=min"), ("train", "env=Mne-v0"), ("train", "buffer=min"),
     ):  # fmt: skip
         result = cli(*args)
         assert "imported" not in result.out + result.err, args
     assert "mine" not in sys.modules
     assert "  of mine 1.0: What mine is for.\n" in cli("list", "algo").out
     assert "Mine-v0  of mine 1.0: What mine is for." in cli("list", "env", "Mine").out
-    assert "did you mean 'mine'" in cli("train", "algo=min").err
+    assert "  of mine 1.0: What mine is for.\n" in cli("list", "buffer").out
+    for group in ("algo", "buffer"):
+        assert "did you mean 'mine'" in cli("train", f"{group}=min").err
 
 
-@pytest.mark.parametrize("named", ["algo=mine", "logger=mine", "env=Mine-v0", "env.wrappers=[mine]"])
+@pytest.mark.parametrize(
+    "named", ["algo=mine", "buffer=mine", "logger=mine", "env=Mine-v0", "env.wrappers=[mine]"]
+)
 def test_a_plugin_that_fails_on_import_is_named_with_its_error(
     cli: Cli, install: Install, tmp_path: Path, named: str
 ) -> None:
     points = {
         "algo.mine": "mine:A",
+        "buffer.mine": "mine:B",
         "logger.mine": "mine:L",
         "env.Mine-v0": "mine",
         "wrapper.mine": "mine:W",
@@ -176,6 +183,15 @@ def test_a_plugin_without_a_package_it_needs_says_which(cli: Cli, install: Insta
     [
         ("algo.mine", "X = 3", "expected a rlox.plugins.AlgorithmPlugin"),
         ("logger.mine", "X = 3", "expected a rlox.plugins.LoggerPlugin"),
+        ("buffer.mine", "X = 3", "expected a rlox.plugins.BufferPlugin"),
+        (
+            "buffer.mine",
+            "from rlox.configs.loggers import CsvConfig as C\nfrom rlox.configs import param\n"
+            "from dataclasses import dataclass\nfrom rlox.plugins import BufferPlugin\n"
+            "@dataclass(frozen=True)\nclass D(C):\n    name: str = param('mine', '', choices=('mine',))\n"
+            "X = BufferPlugin(D)",
+            "expected config=a dataclass derived from rlox.configs.BufferConfig",
+        ),
         (
             "algo.mine",
             "from rlox.configs import PPOConfig\nfrom rlox.plugins import AlgorithmPlugin\n"
@@ -197,7 +213,7 @@ def test_rlox_train_refuses_a_plugin_object_of_another_kind(
 
 def test_a_plugin_cannot_replace_a_built_in_name_and_the_user_is_warned(cli: Cli, install: Install) -> None:
     points = {
-        "algo.ppo": "mine:A", "logger.csv": "mine:L", "env.CartPole-v1": "mine",
+        "algo.ppo": "mine:A", "buffer.rollout": "mine:B", "logger.csv": "mine:L", "env.CartPole-v1": "mine",
         "wrapper.flatten_observation": "mine:W", "colour.red": "mine",
     }  # fmt: skip
     install("mine", points, {"mine.py": MARKED})
@@ -205,10 +221,11 @@ def test_a_plugin_cannot_replace_a_built_in_name_and_the_user_is_warned(cli: Cli
     assert [row.strip() for row in rows] == sorted(points)
     result = cli("train", *TINY, "logger=csv", "env.wrappers=[flatten_observation]", "dry_run=true")
     assert result.code == 0, result.err
-    for name in ("algo=ppo", "logger=csv", "env=CartPole-v1", "wrapper=flatten_observation"):
+    own = ("algo=ppo", "buffer=rollout", "logger=csv", "env=CartPole-v1", "wrapper=flatten_observation")
+    for name in own:
         assert f"{name} is rlox's own; the plugin of mine 1.0 is ignored" in result.err
     assert "mine" not in sys.modules
-    assert "mine 1.0" not in cli("list", "algo").out
+    assert "mine 1.0" not in cli("list", "algo").out + cli("list", "buffer").out
 
 
 def test_two_plugins_of_one_name_are_both_named_when_it_is_used(
@@ -301,7 +318,7 @@ def test_a_run_of_a_plugin_that_is_gone_is_explained(
 def test_the_page_on_plugins_shows_the_example_letter_for_letter() -> None:
     page = (EXAMPLE.parents[1] / "docs" / "plugins.md").read_text("utf-8")
     shown = re.findall(r"^```(?:python|toml)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    named = ("config.py", "vpg.py", "sqlite.py")
+    named = ("config.py", "vpg.py", "newest.py", "sqlite.py")
     files = [(EXAMPLE / "rlox_example" / name).read_text("utf-8") for name in named]
     points, *python = shown
     assert python == files
