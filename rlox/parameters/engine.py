@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from rlox.parameters import self_test
 
 __all__ = [
     "AdamVectors",
+    "LearnedVectors",
     "NativeSelfTestError",
     "NativeUnsupportedError",
     "adam_vectors",
@@ -83,6 +84,36 @@ def counted_steps(optimizer: StepCounter) -> Iterator[NDArray[np.int64]]:
             yield steps
         finally:
             optimizer.steps = int(steps[0])
+
+
+class LearnedVectors:
+    """Adam's arrays of each network for the engine, under the optimizers' locks, as a context.
+
+    They are parameters, first and second moments, and step count; steps of failed updates count too.
+    """
+
+    def __init__(self, optimizers: Mapping[str, AdamState]) -> None:
+        self._optimizers = optimizers
+        self._locked: list[AdamState] = []
+        self._vectors: dict[str, AdamVectors] = {}
+
+    def __enter__(self) -> Mapping[str, AdamVectors]:
+        try:
+            for name, optimizer in self._optimizers.items():
+                optimizer.lock.acquire()
+                self._locked.append(optimizer)
+                moments = optimizer.moment("exp_avg"), optimizer.moment("exp_avg_sq")
+                self._vectors[name] = (optimizer.vector, *moments, np.array([optimizer.steps]))
+        except BaseException:  # Ctrl-C: `__exit__` will not be called
+            self.__exit__()
+            raise
+        return self._vectors
+
+    def __exit__(self, *error: object) -> None:
+        for optimizer, (_, _, _, steps) in zip(self._locked, self._vectors.values(), strict=False):
+            optimizer.steps = int(steps[0])
+        for optimizer in self._locked:
+            optimizer.lock.release()
 
 
 class NativeUnsupportedError(ConfigError):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rlox._core import OffPolicyEngine, ReplayIteration, explained_variance
-from rlox.parameters.engine import adam_vectors, label_errors
+from rlox.parameters.engine import LearnedVectors, label_errors
 from rlox.parameters.lazy_torch import LazyTorchModule
 from rlox.parameters.optimizer import NativeOptimizer, NativeTargetNetwork
 from rlox.rng import update_noise
@@ -128,8 +127,7 @@ def learn_transitions(
     with the settings of each algorithm. All optimizers have the same epsilon.
     """
     errors = np.empty(batch.rewards.shape, np.float32)
-    with label_errors(update_label(batch, clock)), ExitStack() as stack:
-        learned = {name: stack.enter_context(adam_vectors(o)) for name, o in optimizers.items()}
+    with label_errors(update_label(batch, clock)), LearnedVectors(optimizers) as learned:
         results = engine.learn(
             learned,
             {name: target.vector for name, target in targets.items()},

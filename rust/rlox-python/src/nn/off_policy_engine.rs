@@ -1,7 +1,7 @@
 //! The native engine that learns from batches of transitions.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyString};
 use rlox_core::{Layout, Shared};
 use rlox_nn::cpu::{LearnCall, Metrics, Number, OffPolicyEngine, Value, Values, make_off_policy_engine};
 
@@ -293,14 +293,18 @@ fn read_values(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Values> {
 }
 
 fn read_value(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
+    // By type, because a failed conversion takes longer than all settings of an update.
     if value.is_none() {
         return Ok(Value::None);
+    }
+    if let Ok(number) = value.cast::<PyFloat>() {
+        return Ok(Value::Number(number.value()));
     }
     if value.is_instance_of::<PyString>() {
         return Ok(Value::Text(coerce::text(value, name)?.to_owned()));
     }
-    if let Ok(flag) = value.extract() {
-        return Ok(Value::Flag(flag));
+    if let Ok(flag) = value.cast::<PyBool>() {
+        return Ok(Value::Flag(flag.is_true()));
     }
     if let Ok(integer) = value.extract() {
         return Ok(Value::Integer(integer));
