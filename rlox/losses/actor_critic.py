@@ -16,15 +16,12 @@ __all__ = [
     "clip_fraction",
     "clipped_surrogate",
     "clipped_value_loss",
-    "critics_gradient",
     "critics_loss",
-    "expectile_gradient",
     "expectile_loss",
     "kl_estimate",
     "policy_gradient",
     "soft_policy_loss",
     "standardize",
-    "td_gradient",
     "td_loss",
     "td_target",
     "temperature_loss",
@@ -62,15 +59,6 @@ def td_loss(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None)
     return (weights * rule(q, target, reduction="none")).mean()
 
 
-def td_gradient(q: Tensor, target: Tensor, kind: str, weights: Tensor | None = None) -> Tensor:
-    """Return d `td_loss` / d q: w clip(e, -1, 1) / B for `huber`, 2 w e / B for `mse`; `[B]`."""
-    error = q - target
-    slope = error.clamp_(-1.0, 1.0) if kind == "huber" else error.mul_(2.0)
-    if weights is not None:
-        slope.mul_(weights)
-    return slope.div_(len(q))
-
-
 def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
     """Return sum_i E[w (Q_i - y)^2] over critics with the same target (Fujimoto et al. 2018, algorithm 1).
 
@@ -80,26 +68,11 @@ def critics_loss(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Te
     return (error if weights is None else weights * error).mean(-1).sum()
 
 
-def critics_gradient(q: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Return d `critics_loss` / d q: 2 w (Q_i - y) / B; `[members, B]`."""
-    slope = (q - target).mul_(2.0 / q.shape[-1])
-    return slope if weights is None else slope.mul_(weights)
-
-
 def expectile_loss(values: Tensor, targets: Tensor, expectile: float) -> Tensor:
     """Return E[|tau - 1(u < 0)| u^2] with u = target - value and tau = `expectile`; inputs are `[B]`."""
     error = targets - values
-    return (_expectile_weights(error, expectile) * error.square()).mean()
-
-
-def expectile_gradient(values: Tensor, targets: Tensor, expectile: float) -> Tensor:
-    """Return d `expectile_loss` / d values: -2 |tau - 1(u < 0)| u / B; `[B]`."""
-    error = targets - values
-    return _expectile_weights(error, expectile) * error * (-2.0 / len(error))
-
-
-def _expectile_weights(error: Tensor, expectile: float) -> Tensor:
-    return torch.where(error < 0, 1.0 - expectile, expectile).to(error.dtype)
+    weights = torch.where(error < 0, 1.0 - expectile, expectile).to(error.dtype)
+    return (weights * error.square()).mean()
 
 
 def policy_gradient(log_probs: Tensor, advantages: Tensor) -> Tensor:

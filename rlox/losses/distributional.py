@@ -8,10 +8,8 @@ from torch.nn import functional
 
 __all__ = [
     "categorical_kl",
-    "categorical_kl_gradient",
     "project_atoms",
     "quantile_huber",
-    "quantile_huber_gradient",
     "quantile_midpoints",
 ]
 
@@ -66,11 +64,6 @@ def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
     return cross - entropy
 
 
-def categorical_kl_gradient(logits: Tensor, target: Tensor) -> Tensor:
-    """Return d `categorical_kl` / d logits: p sum_i m_i - m; `[B, N]`."""
-    return torch.softmax(logits, -1).mul_(target.sum(-1, keepdim=True)).sub_(target)
-
-
 def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
     """Return the midpoints of `n` quantiles, tau_i = (2 i + 1) / 2 N, `[N]` (Dabney 2018, lemma 2)."""
     return (2.0 * torch.arange(n, device=device) + 1.0) / (2.0 * n)
@@ -86,12 +79,6 @@ def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Te
     u, weight = _quantile_errors(quantiles, targets)
     huber = functional.huber_loss(u, torch.zeros_like(u), reduction="none", delta=kappa)
     return (weight * huber).mean(-1).sum(-1) / kappa
-
-
-def quantile_huber_gradient(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
-    """Return d `quantile_huber` / d theta_i: -mean_j |tau_i - 1{u_ij < 0}| clip(u_ij / kappa); `[B, N]`."""
-    u, weight = _quantile_errors(quantiles, targets)
-    return u.clamp_(-kappa, kappa).mul_(weight).mean(-1).div_(-kappa)
 
 
 def _quantile_errors(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

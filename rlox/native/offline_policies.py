@@ -42,7 +42,7 @@ class NativeIQLPolicy(NativeContinuousPolicy):
     def _make_guard(self, module: IQLPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
         from rlox.policies.mlp_guard import MLPGuard
 
-        guarded_methods = [(module.actor, ("trace", "std")), (module.critic, ("trace",))]
+        guarded_methods = [(module.actor, ("log_prob", "std"))]
         return MLPGuard(module, (module.actor.net, module.value), guarded_methods, [*flats.values()])
 
     def _acting_modules(self) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # so that a run with the native engine does not import torch
 
 __all__ = ["NativeQPolicy", "QSizes"]
 
-GUARDED_METHODS = ("outputs", "reshape_outputs", "trace", "q_values")
+GUARDED_METHODS = ("outputs", "reshape_outputs", "q_values")
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ class NativeDeterministicPolicy(NativeContinuousPolicy):
     def _make_guard(self, module: DeterministicPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
         from rlox.policies.mlp_guard import MLPGuard
 
-        guarded_methods = [(module, ("act",)), (module.critic, ("trace",))]
+        guarded_methods = [(module, ("act",))]
         return MLPGuard(module, (module.actor,), guarded_methods, [*flats.values()])
 
 
@@ -161,8 +161,7 @@ class NativeSquashedPolicy(NativeContinuousPolicy):
 
         guarded_methods = [
             (module, ("draw", "value", "action_values")),
-            (module.actor, ("trace", "draw", "explore")),
-            (module.critic, ("trace",)),
+            (module.actor, ("draw", "explore")),
         ]
         return MLPGuard(module, (module.actor.net,), guarded_methods, [*flats.values()])
 

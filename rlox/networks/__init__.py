@@ -1,6 +1,6 @@
 """Network building blocks."""
 
-from rlox.networks.critics import ActionValues, QNetwork, polyak_update, q_values
+from rlox.networks.critics import QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.encoders import (
     CONVOLUTIONS,
@@ -33,7 +33,6 @@ from rlox.networks.traced import Traced, gradient_of, learned, way_back
 
 __all__ = [
     "CONVOLUTIONS",
-    "ActionValues",
     "BoundedGaussianPolicy",
     "DuelingMLP",
     "EncodedEnsemble",

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.mlp import EnsembleMLP, mlp, resolve_widths
-from rlox.networks.traced import Traced
 
-__all__ = ["ActionValues", "QNetwork", "polyak_update", "q_values"]
+__all__ = ["QNetwork", "polyak_update", "q_values"]
 
 
 class QNetwork(nn.Module):
@@ -47,35 +45,14 @@ class QNetwork(nn.Module):
         return value
 
 
-def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
-    """Return Q_i(s, a) of several critics: `[B, obs_dim]`, `[B, act_dim]` -> `[members, B]`."""
-    values: Tensor = critics(torch.cat([obs, actions], -1))
-    return values.squeeze(-1)
+def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | None = None) -> Tensor:
+    """Return Q_i(s, a) of all critics, or the first `members`.
 
-
-class ActionValues(Traced):
-    """`q_values` with backward passes to the critics' parameters and to the actions.
-
-    `members`: use only the first `members` critics, and do not train them.
+    `obs` is `[B, obs_dim]` (rows of images, if the critics have an encoder), `actions` `[B, act_dim]`; the
+    result is `[members, B]`.
     """
-
-    def __init__(
-        self, critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | None = None
-    ) -> None:
-        self._obs_dim = obs.shape[-1]
-        if isinstance(critics, EncodedEnsemble):
-            self._obs_dim, self._traced = 0, critics.trace_vectors(obs, actions, members)
-        else:
-            self._traced = critics.trace(torch.cat([obs, actions], -1), members)
-        self.out = self._traced.out.squeeze(-1)
-
-    def learn(self, gradient: Tensor) -> None:
-        """Write the critics' gradients, for `gradient` `[members, B]`."""
-        self._traced.learn(gradient.unsqueeze(-1))
-
-    def back(self, gradient: Tensor) -> Tensor:
-        """Return the gradient with respect to the actions, `[B, act_dim]`."""
-        return self._traced.back(gradient.unsqueeze(-1))[:, self._obs_dim :]
+    values: Tensor = critics(obs, members, actions)
+    return values.squeeze(-1)
 
 
 @torch.no_grad()

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks.mlp import EnsembleMLP
 from rlox.networks.noisy import apply_with_noise
-from rlox.networks.traced import Graph, Traced
 from rlox.parameters.encoder_cost import EncoderCost
 
 __all__ = [
@@ -290,21 +289,6 @@ class EncodedEnsemble(EnsembleMLP):
         self.weights, self.biases = ensemble.weights, ensemble.biases
         self.activation = ensemble.activation
 
-    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """Compute `[members, B, out]` from rows `[B, dim]`."""
-        return super().forward(self.encoder(x), members)
-
-    def trace(self, x: Tensor, members: int | None = None) -> Traced:
-        """Return `forward` with gradients by autograd."""
-        return Graph(lambda rows: self(rows, members), x, self.parameters())
-
-    def trace_vectors(self, obs: Tensor, actions: Tensor, members: int | None = None) -> Traced:
-        """Trace rows `[B, dim]` with actions `[B, act_dim]`; `back` returns the gradient of the actions."""
-        ensemble_forward = super().forward
-        return Graph(
-            lambda action_tensor: ensemble_forward(
-                torch.cat([self.encoder(obs), action_tensor], -1), members
-            ),
-            actions,
-            self.parameters(),
-        )
+    def forward(self, x: Tensor, members: int | None = None, actions: Tensor | None = None) -> Tensor:
+        """Compute `[members, B, out]` from rows `[B, dim]`; `actions` are appended to the features."""
+        return super().forward(self.encoder(x), members, actions)

@@ -7,14 +7,13 @@ al. 2022).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlox.networks.mlp import inference_function, mlp, resolve_widths, trace
-from rlox.networks.traced import gradient_of, learned, require_gradient, way_back
+from rlox.networks.mlp import inference_function, mlp, resolve_widths
 
 __all__ = [
     "LOG_SQRT_2PI",
@@ -63,32 +62,14 @@ class BoundedGaussianPolicy(nn.Module):
         """Return the standard deviation of each dimension, `[act_dim]`."""
         return self.log_std.clamp(*BOUNDED_LOG_STD).exp()
 
-    def trace(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Return log pi(a|s) `[B]` of `actions` `[B, act_dim]`, and the backward function to the parameters.
-
-        With z = (a - mean) / std: d log pi = z / std d mean + (z^2 - 1) d log std, the latter only where
-        log std is not clipped.
-        """
-        net = trace(self.net, obs)
-        mean, log_std = net.out.tanh(), self.log_std.clamp(*BOUNDED_LOG_STD)
-        deviation = actions - mean
-
-        def learn(slope: Tensor) -> None:
-            row_slope = slope.unsqueeze(-1)
-            precision = (-2.0 * log_std).exp()
-            net.learn(row_slope * deviation * precision * (1.0 - mean.square()))
-            is_unclipped = (self.log_std >= BOUNDED_LOG_STD[0]) & (self.log_std <= BOUNDED_LOG_STD[1])
-            log_std_gradient = (row_slope * (deviation.square() * precision - 1.0)).sum(0)
-            gradient_of(self.log_std).copy_(log_std_gradient * is_unclipped)
-
-        return log_normal(actions, mean, log_std).sum(-1), learn
+    def log_prob(self, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return log pi(a|s) `[B]` of `actions` `[B, act_dim]`."""
+        mean, log_std = self.net(obs).tanh(), self.log_std.clamp(*BOUNDED_LOG_STD)
+        return log_normal(actions, mean, log_std).sum(-1)
 
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0  # as in Stable-Baselines3
 SDE_MEAN_LIMIT = 2.0  # limit of the mean under gSDE, as in Stable-Baselines3
-
-# An action, its log-density, and the function that backpropagates gradients of both to the parameters.
-TracedSample = tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]
 
 
 def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
@@ -139,21 +120,6 @@ class SquashedGaussianPolicy(nn.Module):
         mean, log_std = self(obs)
         u = mean + log_std.exp() * noise
         return u.tanh(), squashed_log_prob(u, mean, log_std)
-
-    def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
-        """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its hand-derived backward function.
-
-        For a subclass, which may override `draw`, autograd computes it.
-        """
-        if type(self) is not SquashedGaussianPolicy:
-            return _trace_by_autograd(self, obs, noise)
-        net = trace(self.net, obs)
-        action, log_prob, deviation = _sample_output(net.out, noise)
-
-        def learn(to_action: Tensor, to_log_prob: Tensor) -> None:
-            net.learn(_output_gradient(net.out, action, deviation, to_action, to_log_prob.unsqueeze(-1)))
-
-        return action, log_prob, learn
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Sample an action `[..., act_dim]`, with gradient; return it and its log-density `[...]`."""
@@ -210,10 +176,6 @@ class SquashedSDEPolicy(nn.Module):
         log_std = 0.5 * (theta.square() @ std.square() + 1e-6).log()
         return u.tanh(), squashed_log_prob(u, mean, log_std)
 
-    def trace(self, obs: Tensor, noise: Tensor) -> TracedSample:
-        """Return a detached `draw`, `[B, act_dim]` and `[B]`, and its backward function."""
-        return _trace_by_autograd(self, obs, noise)
-
     def explore(self, obs: Tensor, noise: Tensor) -> Tensor:
         """Return only the action of `draw`."""
         mean, theta = self(obs)
@@ -230,47 +192,3 @@ class SquashedSDEPolicy(nn.Module):
         """Return tanh of the mean, `[B, act_dim]`."""
         actions: Tensor = self(obs)[0].tanh()
         return actions
-
-
-def _trace_by_autograd(
-    policy: SquashedGaussianPolicy | SquashedSDEPolicy, obs: Tensor, noise: Tensor
-) -> TracedSample:
-    """Return a draw and its backward function by autograd."""
-    with torch.enable_grad():
-        action, log_prob = policy.draw(obs, noise)
-    require_gradient("the drawn action has", action)
-    require_gradient("the log-density of the drawn action has", log_prob)
-    learn = way_back([action, log_prob], learned(policy.parameters()))
-    return action.detach(), log_prob.detach(), learn
-
-
-def _sample_output(output: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return tanh u, its log-density, and u - mean, for the `output` `[B, 2 n]` of the network.
-
-    tanh u and u - mean are `[B, n]`. For u = mean + std noise the log-density is
-    log N(u; mean, std) - log(1 - tanh^2 u), as in `squashed_log_prob`.
-    """
-    mean, log_std = output.chunk(2, -1)
-    log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
-    deviation = log_std.exp().mul_(noise)
-    u = mean + deviation
-    density_terms = functional.softplus(-2.0 * u).add_(u).mul_(2.0)
-    density_terms.sub_(log_std).sub_(noise.square().mul_(0.5))
-    constant = (2.0 * math.log(2.0) + LOG_SQRT_2PI) * noise.shape[-1]
-    return u.tanh_(), density_terms.sum(-1).sub_(constant), deviation
-
-
-def _output_gradient(
-    output: Tensor, action: Tensor, deviation: Tensor, to_action: Tensor, to_log_prob: Tensor
-) -> Tensor:
-    """Return the gradient of `output` `[B, 2 n]` from those of action `[B, n]` and log-density `[B, 1]`.
-
-    du = da (1 - a^2) + 2 a dlog_prob; the mean gets du, log std gets du std noise - dlog_prob where it is
-    not clipped.
-    """
-    log_std = output[:, action.shape[-1] :]
-    is_unclipped = (log_std >= LOG_STD_MIN) & (log_std <= LOG_STD_MAX)
-    to_u = torch.addcmul(to_action, to_action, action.square(), value=-1.0)
-    to_u.addcmul_(action, to_log_prob, value=2.0)
-    to_log_std = (to_u * deviation).sub_(to_log_prob).mul_(is_unclipped)
-    return torch.cat([to_u, to_log_std], -1)

@@ -291,26 +291,15 @@ class EnsembleMLP(nn.Module):
         )
         self.activation = ACTIVATIONS[activation]()
 
-    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        """Compute `[members, B, out]` from one `[B, in]` for all networks, or for the first `members`."""
+    def forward(self, x: Tensor, members: int | None = None, actions: Tensor | None = None) -> Tensor:
+        """Compute `[members, B, out]` from one `[B, in]` for all networks, or for the first `members`.
+
+        `actions` `[B, act_dim]` are appended to the inputs.
+        """
+        x = x if actions is None else torch.cat([x, actions], -1)
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        # `_parameters`, because a ParameterList looks up each parameter by name
+        layers: Any = zip(self.weights._parameters.values(), self.biases._parameters.values(), strict=True)
+        for i, (weight, bias) in enumerate(layers):
             x = affine(self.activation(x) if i else x, weight[:members], bias[:members])
         return x
-
-    def trace(self, x: Tensor, members: int | None = None) -> Traced:
-        """Return `forward` with its backward passes; if `members` is given, only `back` may be called.
-
-        Gradients are hand-derived if the activation is in `FUSED` and there are no hooks, else autograd's.
-        """
-        is_plain = type(self) is EnsembleMLP and type(self.activation) in FUSED
-        if not is_plain or any(is_hooked(m) for m in (self, *self._modules.values()) if m is not None):
-            return Graph(lambda inputs: self(inputs, members), x, self.parameters())
-        return Layers(x, *self._member_parameters(members), type(self.activation))
-
-    def _member_parameters(self, members: int | None) -> tuple[list[Tensor], list[Tensor]]:
-        """Return weights and biases of the first `members` MLPs; the parameters themselves if it is None."""
-        # `_parameters`, because a ParameterList looks up each parameter by name
-        parts: list[dict[str, Any]] = [self.weights._parameters, self.biases._parameters]
-        weights, biases = ([p if members is None else p[:members] for p in part.values()] for part in parts)
-        return weights, biases

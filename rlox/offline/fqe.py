@@ -174,13 +174,11 @@ def _step(
     td_target = (data.rewards[rows] + gamma * data.not_terminated[rows] * next_values).clamp_(
         *data.value_bounds
     )
-    traced = q.trace(data.inputs[rows])
-    error = data.select_outputs(traced.out, data.choice, rows) - td_target
-    traced.learn(data.scatter_gradient(2.0 * weights * error / len(rows), traced.out, data.choice, rows))
-    optimizer.clip(None)
-    optimizer.step()
-    loss: Tensor = (weights * error.square()).mean()
-    return loss
+    with torch.enable_grad():
+        error = data.select_outputs(q(data.inputs[rows]), data.choice, rows) - td_target
+        losses = (weights * error.square()).mean(-1)
+        optimizer.minimize(losses.sum(), None)
+    return losses.detach().mean()
 
 
 class _FQEData:
@@ -249,13 +247,6 @@ class _FQEData:
             return outputs.squeeze(-1)
         index = choice if rows is None else choice[rows]
         return outputs.gather(-1, index.expand(len(outputs), -1).unsqueeze(-1)).squeeze(-1)
-
-    def scatter_gradient(self, gradient: Tensor, like: Tensor, choice: Tensor | None, rows: Tensor) -> Tensor:
-        """Compute the backward pass of `select_outputs`."""
-        if choice is None:
-            return gradient.unsqueeze(-1)
-        index = choice[rows].expand(len(like), -1).unsqueeze(-1)
-        return torch.zeros_like(like).scatter_(-1, index, gradient.unsqueeze(-1))
 
     def start_values(self, q: EnsembleMLP) -> Tensor:
         """Return each Q function's mean value over the first states of its episodes, `[1 + members]`."""

@@ -71,12 +71,16 @@ class FlatParameters:
 
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
         """Compute the gradients of `loss`; return their norm, and clip it to `max_norm` if given."""
+        self._attach_gradients()
         way_back([loss], self.parameters)(torch.ones_like(loss))
-        return self.clip(max_norm)
+        return self._clip(max_norm)
 
     def clip(self, max_norm: float | None) -> Tensor:
         """Return the global norm of the gradients, then clip it to `max_norm` if given."""
         self._attach_gradients()
+        return self._clip(max_norm)
+
+    def _clip(self, max_norm: float | None) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(self.gradient)
         if max_norm is not None:
             self.gradient.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
@@ -268,6 +272,12 @@ class Optimizer(ABC):
         """Return the global norm of the present gradients, then clip it to `max_norm` if given."""
         raise_if_expired()
         return self.flat.clip(max_norm)
+
+    def minimize(self, loss: Tensor, max_norm: float | None) -> Tensor:
+        """Take one step down the gradient of `loss`, clipped to `max_norm`; return the norm before that."""
+        norm = self.backward(loss, max_norm)
+        self.step()
+        return norm
 
     @torch.no_grad()
     def step(self) -> None:

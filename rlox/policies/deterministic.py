@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from rlox.networks import EnsembleMLP, inference_function, mlp, trace
+from rlox.networks import EnsembleMLP, inference_function, mlp
 from rlox.policies.base import Policy
 
 __all__ = ["DeterministicPolicy"]
@@ -38,11 +38,10 @@ class DeterministicPolicy(Policy):
         self.actor = mlp((obs_dim, *net_arch, act_dim), activation)
         self.critic = EnsembleMLP(members, (obs_dim + act_dim, *critic_net_arch, 1), activation)
 
-    def act(self, obs: Tensor) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Return the action `[B, act_dim]`, and a function that backpropagates the action's gradient."""
-        net = trace(self.actor, obs)
-        action = net.out.tanh()
-        return action, lambda slope: net.learn(slope * (1.0 - action.square()))
+    def act(self, obs: Tensor) -> Tensor:
+        """Return the action `[B, act_dim]`, with gradient."""
+        action: Tensor = self.actor(obs).tanh()
+        return action
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the action `[B, act_dim]`."""

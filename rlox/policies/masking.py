@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlox.networks import Traced
 from rlox.policies.discrete import DiscretePolicy
 from rlox.policies.heads import MASKED_LOGIT
 from rlox.policies.q_policy import EpsilonGreedy, QPolicy
@@ -59,10 +58,6 @@ class MaskedQPolicy(QPolicy):
     def outputs(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """Return the network's outputs for each action, allowed or not."""
         return super().outputs(obs[..., : -self.n_actions], noise)
-
-    def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
-        """Return `outputs`, flat, with their backward pass."""
-        return super().trace(obs[..., : -self.n_actions], noise)
 
     def q_values(self, outputs: Tensor, obs: Tensor) -> Tensor:
         """Return the Q-values `[..., n_actions]`; `MASKED_LOGIT` for actions that are not allowed."""

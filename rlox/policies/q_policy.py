@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.devices import to_device
-from rlox.networks import DuelingMLP, NoisyMLP, inference_function, mlp, trace
+from rlox.networks import DuelingMLP, NoisyMLP, inference_function, mlp
 from rlox.networks.noisy import apply_with_noise, factorized_noise, keyed_factorized_noise, noise_size
-from rlox.networks.traced import Graph, Traced
 from rlox.policies.base import Policy
 from rlox.policies.exploration_noise import EpsilonDraws, StepBlocks
 from rlox.policies.value_distribution import ScalarValue, ValueDistribution
@@ -72,12 +71,6 @@ class QPolicy(Policy):
         """Reshape the network's outputs to `[..., n_actions]` or `[..., n_actions, n_outputs]`."""
         n_outputs = self.value_distribution.n_outputs
         return flat if n_outputs is None else torch.unflatten(flat, -1, (self.n_actions, n_outputs))
-
-    def trace(self, obs: Tensor, noise: Tensor | None = None) -> Traced:
-        """Return `outputs` as `[B, n_actions]` or `[B, n_actions * n_outputs]`, with their backward pass."""
-        if noise is None:
-            return trace(self.q, obs)
-        return Graph(lambda x: apply_with_noise(self.q, x, noise), obs, self.q.parameters())
 
     def forward(self, obs: Tensor, noise: Tensor | None = None) -> Tensor:
         """Return the Q-values `[..., n_actions]` for `obs` `[..., obs_dim]`."""

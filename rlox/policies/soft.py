@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from rlox.networks import (
-    ActionValues,
-    EnsembleMLP,
-    SquashedGaussianPolicy,
-    SquashedSDEPolicy,
-    trace,
-)
+from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy
+from rlox.networks.critics import q_values
 from rlox.policies.actors import CategoricalActor
 from rlox.policies.base import Policy
 
@@ -24,9 +19,8 @@ __all__ = ["CategoricalSACPolicy", "SACPolicy", "SquashedSACPolicy"]
 class SACPolicy(Policy):
     """An actor, and critics that estimate a state's value from the actor's actions in it.
 
-    Methods get the critics as an argument, because they may be those of a target network. Results are
-    detached and come with a backward function (`rlox.networks.traced`), which writes the gradients of
-    parameters to their `grad`, or returns those of the critics' inputs.
+    Methods get the critics as an argument, because they may be those of a target network. Results have
+    gradients.
     """
 
     actor: nn.Module
@@ -37,24 +31,20 @@ class SACPolicy(Policy):
         """Return the shape of the standard normal noise that `draw` takes for a batch."""
 
     @abstractmethod
-    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """Return the actions for `obs` `[B, obs_dim]`, their E[log pi] `[B]`, and the backward function."""
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the actions for `obs` `[B, obs_dim]`, and their E[log pi] `[B]`."""
 
     @abstractmethod
-    def value(
-        self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return the actor's expectation of min_i Q_i, `[B]`, and the backward function.
+    def value(self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor) -> Tensor:
+        """Return the actor's expectation of min_i Q_i, `[B]`.
 
         `sampled_actions` are the first result of `draw`. If these are actions, one for each row, the result
         is an estimate; if they are probabilities of all actions, it is exact.
         """
 
     @abstractmethod
-    def action_values(
-        self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], None]]:
-        """Return each critic's value of stored actions, `[members, B]`, and the backward function."""
+    def action_values(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return each critic's value of stored actions, `[members, B]`."""
 
 
 class SquashedSACPolicy(SACPolicy):
@@ -79,28 +69,17 @@ class SquashedSACPolicy(SACPolicy):
             return (self.actor.features, self.actor.act_dim)
         return (batch, self.actor.act_dim)
 
-    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
-        """Return one action per row, `[B, act_dim]`, its log-density, and the backward function."""
-        return self.actor.trace(obs, noise)
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return one action per row, `[B, act_dim]`, and its log-density."""
+        return self.actor.draw(obs, noise)
 
-    def value(
-        self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    def value(self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor) -> Tensor:
         """Return min_i Q_i(s, a) of the sampled action; its gradient is the lowest critic's."""
-        q = ActionValues(critic, obs, sampled_actions)
-        lowest, min_index = q.out.min(0)
+        return q_values(critic, obs, sampled_actions).min(0).values
 
-        def back(slope: Tensor) -> Tensor:
-            return q.back(torch.zeros_like(q.out).scatter_(0, min_index[None], slope[None]))
-
-        return lowest, back
-
-    def action_values(
-        self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def action_values(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
         """Return Q_i(s, a) of actions `[B, act_dim]`."""
-        q = ActionValues(critic, obs, actions)
-        return q.out, q.learn
+        return q_values(critic, obs, actions)
 
 
 class CategoricalSACPolicy(SACPolicy):
@@ -135,35 +114,18 @@ class CategoricalSACPolicy(SACPolicy):
         """Return an empty shape: no noise is used."""
         return (0,)
 
-    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor, Tensor], None]]:
+    def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return the probability of each action, `[B, n_actions]`, and sum_a pi(a|s) log pi(a|s)."""
-        net = trace(self.actor.net, obs)
-        log_p = torch.log_softmax(net.out, -1)
+        log_p = torch.log_softmax(self.actor.net(obs), -1)
         p = log_p.exp()
+        return p, (p * log_p).sum(-1)
 
-        def learn(to_p: Tensor, to_mean: Tensor) -> None:
-            # d log p_a = d logit_a - sum_b p_b d logit_b, and d p_a = p_a d log p_a. In
-            # d (p log p) = (log p + 1) dp the 1 has no effect, as the dp sum to 0.
-            slope = p * (to_p + to_mean.unsqueeze(-1) * log_p)
-            net.learn(slope - p * slope.sum(-1, keepdim=True))
+    def value(self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor) -> Tensor:
+        """Return sum_a pi(a|s) min_i Q_i(s, a)."""
+        lowest: Tensor = critic(obs).amin(0)
+        return (sampled_actions * lowest).sum(-1)
 
-        return p, (p * log_p).sum(-1), learn
-
-    def value(
-        self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return sum_a pi(a|s) min_i Q_i(s, a); the backward function gives the probabilities' gradient."""
-        lowest = critic.trace(obs).out.amin(0)
-        return (sampled_actions * lowest).sum(-1), lambda slope: slope.unsqueeze(-1) * lowest
-
-    def action_values(
-        self, critic: EnsembleMLP, obs: Tensor, actions: Tensor
-    ) -> tuple[Tensor, Callable[[Tensor], None]]:
+    def action_values(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
         """Return Q_i(s, a) of discrete actions `[B]`."""
-        values = critic.trace(obs)
-        index = actions.expand(len(values.out), -1).unsqueeze(-1)
-
-        def learn(slope: Tensor) -> None:
-            values.learn(torch.zeros_like(values.out).scatter_(-1, index, slope.unsqueeze(-1)))
-
-        return values.out.gather(-1, index).squeeze(-1), learn
+        values: Tensor = critic(obs)
+        return values.gather(-1, actions.expand(len(values), -1).unsqueeze(-1)).squeeze(-1)

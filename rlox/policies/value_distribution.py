@@ -10,11 +10,8 @@ from torch import Tensor
 
 from rlox.losses import (
     categorical_kl,
-    categorical_kl_gradient,
     project_atoms,
     quantile_huber,
-    quantile_huber_gradient,
-    td_gradient,
     td_loss,
     td_target,
 )
@@ -37,9 +34,6 @@ class ValueDistribution(Protocol):
 
     def loss(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the weighted mean loss of the batch, and the unweighted error of each row, `[B]`."""
-
-    def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """Return d loss / d outputs, in the shape of `outputs`."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +59,6 @@ class ScalarValue:
         """Return `td_loss` and the TD errors."""
         return td_loss(outputs, td_target, self.kind, weights), outputs - td_target
 
-    def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """Return `td_gradient`."""
-        return td_gradient(outputs, td_target, self.kind, weights)
-
 
 @dataclass(frozen=True)
 class CategoricalValue:
@@ -93,10 +83,6 @@ class CategoricalValue:
         """Return the weighted mean of `categorical_kl`, and its value for each row (Hessel et al. 2018)."""
         return _weighted_mean(categorical_kl(outputs, td_target), weights)
 
-    def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """Return the gradient of the weighted mean of each row's `categorical_kl`."""
-        return _average_gradient(categorical_kl_gradient(outputs, td_target), weights)
-
 
 @dataclass(frozen=True)
 class QuantileValue:
@@ -116,17 +102,7 @@ class QuantileValue:
         """Return the weighted mean of `quantile_huber`, and its value for each row."""
         return _weighted_mean(quantile_huber(outputs, td_target), weights)
 
-    def gradient(self, outputs: Tensor, td_target: Tensor, weights: Tensor | None) -> Tensor:
-        """Return the gradient of the weighted mean of each row's `quantile_huber`."""
-        return _average_gradient(quantile_huber_gradient(outputs, td_target), weights)
-
 
 def _weighted_mean(rows: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     weighted = rows if weights is None else weights * rows
     return weighted.mean(), rows
-
-
-def _average_gradient(slopes: Tensor, weights: Tensor | None) -> Tensor:
-    """Turn the gradients of the rows' losses, `[B, n]`, into the gradient of their weighted mean."""
-    slopes = slopes.div_(len(slopes))
-    return slopes if weights is None else slopes.mul_(weights.unsqueeze(-1))

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from rlox.devices import to_device
 from rlox.errors import NonFiniteError
 from rlox.losses import temperature_loss
-from rlox.networks.traced import gradient_of
 from rlox.optim import Adam, Optimizer, TargetNetwork
 from rlox.rng import Streams, update_noise
 from rlox.training.loop import Stateful
@@ -169,7 +168,9 @@ def learn_each(
     may make even an error that is a divergence (of distributions) negative. `update_label` names the update
     in messages.
     """
-    rows, errors = zip(*(step(i) for i in range(len(batch))), strict=True)
+    # detached, so that the graph of a batch is freed before the next one
+    results = [[tensor.detach() for tensor in step(i)] for i in range(len(batch))]
+    rows, errors = zip(*results, strict=True)
     metrics_table = torch.stack(rows)
     require_finite(metrics_table, names, update_label)
     metrics = dict(zip(names, metrics_table.mean(0).tolist(), strict=True))
@@ -207,25 +208,24 @@ class LearnedCoefficient(FixedCoefficient):
 
     @property
     def log_alpha(self) -> Tensor:
-        """The learned logarithm, without gradient."""
-        log: Tensor = self._module["log"].detach()
+        """The learned logarithm, a parameter."""
+        log: Tensor = self._module["log"]
         return log
 
     @property
     def alpha(self) -> Tensor:
-        """The exponential of the learned logarithm."""
-        return self.log_alpha.exp()
+        """The exponential of the learned logarithm, without gradient."""
+        return self.log_alpha.detach().exp()
 
-    def step(self, slope: Tensor, lr: float) -> None:
-        """Take one step down the `slope` with respect to the logarithm."""
+    def minimize(self, loss: Tensor, lr: float) -> Tensor:
+        """Take one step down the gradient of `loss` with respect to the logarithm; return the loss."""
         self.optimizer.lr = lr
-        gradient_of(self._module["log"]).copy_(slope)
-        self.optimizer.clip(None)
-        self.optimizer.step()
+        self.optimizer.minimize(loss, None)
+        return loss.detach()
 
     def state(self) -> dict[str, Any]:
         """Return copies of log alpha and of its optimizer's moments."""
-        return {"log": self.log_alpha.clone(), "adam": self.optimizer.state()}
+        return {"log": self.log_alpha.detach().clone(), "adam": self.optimizer.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from `state()`."""
@@ -250,8 +250,4 @@ class LearnedTemperature(LearnedCoefficient, Temperature):
 
     def learn(self, log_prob: Tensor, lr: float) -> Tensor:
         """Take one step for log-probabilities `[B]` of the policy's actions; return the loss before it."""
-        # the loss is linear in log alpha, so its value at 1 is the slope
-        slope = temperature_loss(self.log_alpha.new_ones(()), log_prob, self.target_entropy)
-        loss: Tensor = self.log_alpha * slope
-        self.step(slope, lr)
-        return loss
+        return self.minimize(temperature_loss(self.log_alpha, log_prob, self.target_entropy), lr)

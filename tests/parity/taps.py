@@ -41,8 +41,13 @@ class Tap:
     def __init__(self, optimizer: Optimizer, prefix: str = "") -> None:
         self.optimizer, self.prefix = optimizer, prefix
         self.rows: list[Row] = []
-        self._clip, self._step = optimizer.clip, optimizer.step
-        optimizer.clip, optimizer.step = self.clip, self.step  # type: ignore[method-assign]
+        self._backward, self._clip, self._step = optimizer.backward, optimizer.clip, optimizer.step
+        optimizer.backward, optimizer.clip = self.backward, self.clip  # type: ignore[method-assign]
+        optimizer.step = self.step  # type: ignore[method-assign]
+
+    def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
+        self._backward(loss, None)
+        return self.clip(max_norm)
 
     def clip(self, max_norm: float | None) -> Tensor:
         flat = self.optimizer.flat

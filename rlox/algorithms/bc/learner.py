@@ -59,8 +59,7 @@ class BCLearner(PolicyLearner[BCActor]):
         is_mse = self.config.loss == "mse"
         loss = (predicted_actions - actions).square().mean() if is_mse else -log_prob.mean()
         fit_metrics = self._fit_metrics(predicted_actions.detach(), actions)
-        norm = self.optimizer.backward(loss, self.config.max_grad_norm)
-        self.optimizer.step()
+        norm = self.optimizer.minimize(loss, self.config.max_grad_norm)
         return torch.stack([loss.detach(), *fit_metrics, norm])
 
     def _fit_metrics(self, predicted_actions: Tensor, actions: Tensor) -> list[Tensor]:

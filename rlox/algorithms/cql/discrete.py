@@ -73,7 +73,7 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
         parts: dict[str, Stateful] = {"critic": self.critic_optimizer, "target": self.target}
         super().__init__(policy, {**parts, "weight": self.weight}, [self.target])
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update critics and target once per batch."""
         self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)
@@ -86,23 +86,23 @@ class DiscreteCQLLearner(ActorCriticLearner[MinQPolicy]):
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Take one step on sum_i E[(Q_i - y)^2 + w (log sum_a exp Q_i(s, a) - Q_i(s, a of the dataset))]."""
         config, like = self.config, self.critic_optimizer.vector
-        target_q = self._target_q(batch, i)
-        values = self.policy.critic.trace(cast_obs(batch.obs[i], like))
-        q_values, weight, rows = values.out, self.weight.alpha, len(target_q)
-        actions = batch.actions[i].reshape(1, -1, 1).long().expand(len(q_values), -1, -1)
-        q = q_values.gather(-1, actions).squeeze(-1)
-        penalty = (q_values.logsumexp(-1) - q).mean()
-        slope = weight * q_values.softmax(-1)
-        slope.scatter_add_(-1, actions, (2.0 * (q - target_q) - weight).unsqueeze(-1))
-        values.learn(slope.div_(rows))
-        norm = self.critic_optimizer.clip(config.max_grad_norm)
-        self.critic_optimizer.step()
-        self.weight.learn(penalty, self.critic_optimizer.lr)
+        target_q, weight = self._target_q(batch, i), self.weight.alpha
+        values = self.policy.critic(cast_obs(batch.obs[i], like))
+        actions = batch.actions[i].reshape(1, -1, 1).long().expand(len(values), -1, -1)
+        q = values.gather(-1, actions).squeeze(-1)
+        td_loss = critics_loss(q, target_q)
+        penalty = values.logsumexp(-1) - q
+        grad_norm = self.critic_optimizer.minimize(
+            td_loss + weight * penalty.mean(-1).sum(), config.max_grad_norm
+        )
+        mean_penalty = penalty.detach().mean()
+        self.weight.learn(mean_penalty, self.critic_optimizer.lr)
         if (update + 1) % config.target_update_interval == 0:
             self.target.polyak_update(config.tau)
-        loss = critics_loss(q, target_q)
-        return torch.stack([loss, penalty, q.mean(), norm, weight]), (q - target_q).abs().mean(0)
+        row = torch.stack([td_loss, mean_penalty, q.mean(), grad_norm, weight])
+        return row, (q - target_q).abs().mean(0)
 
+    @torch.no_grad()
     def _target_q(self, batch: Transitions, i: int) -> Tensor:
         """Return R + gamma min_i Qbar_i(s', argmax_a min_i Q_i(s', a)), where Qbar are target critics.
 

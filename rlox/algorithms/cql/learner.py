@@ -19,7 +19,8 @@ from rlox.configs.schedules import is_constant
 from rlox.devices import to_device
 from rlox.envs.actions import ActionCodec
 from rlox.losses import critics_loss, td_target
-from rlox.networks import ActionValues, init_weights, squashed_log_prob
+from rlox.networks import init_weights, squashed_log_prob
+from rlox.networks.critics import q_values
 from rlox.policies.soft import SquashedSACPolicy
 from rlox.training.components import BuildContext
 from rlox.training.learner import (
@@ -82,8 +83,8 @@ class LearnedPenaltyWeight(LearnedCoefficient, FixedPenaltyWeight):
 
     def learn(self, penalty: Tensor, lr: float) -> None:
         """Take one step for the mean `penalty` of the critics."""
-        self.step(self.alpha * (self.target - penalty), lr)
-        self.log_alpha.clamp_(max=math.log(MAX_WEIGHT))
+        self.minimize(self.log_alpha.exp() * (self.target - penalty), lr)
+        self.log_alpha.detach().clamp_(max=math.log(MAX_WEIGHT))
 
 
 MAX_ROWS = 512  # rows per pass over the actions of several states; more are no faster and need more memory
@@ -158,18 +159,19 @@ class CQLLearner(SACLearner):
         chosen for errors without it.
         """
         policy, like = self.policy, self.critic_optimizer.vector
-        next_obs = cast_obs(batch.next_obs[i], like)
-        sampled_actions, _, _ = policy.draw(next_obs, noise.next_noise)
-        value, _ = policy.value(self.target.module, next_obs, sampled_actions)
-        target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
-        actions, log_p = self._sample_actions(obs, next_obs, noise)
+        with torch.no_grad():
+            next_obs = cast_obs(batch.next_obs[i], like)
+            next_actions, _ = policy.draw(next_obs, noise.next_noise)
+            next_value = policy.value(self.target.module, next_obs, next_actions)
+            target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_value)
+            actions, log_p = self._sample_actions(obs, next_obs, noise)
         actions = torch.cat([actions, batch.actions[i].to(like).unsqueeze(1)], 1)
-        q, penalty = self._critic_gradients(obs, actions, log_p, target_q)
+        q, td_loss, penalty = self._critic_gradients(obs, actions, log_p, target_q)
         norm = self.critic_optimizer.clip(self.config.max_grad_norm)
         self.critic_optimizer.step()
         self._penalties.append(penalty)
         self.weight.learn(penalty, self.critic_optimizer.lr)
-        return critics_loss(q, target_q), q, (q - target_q).abs().mean(0), norm
+        return td_loss, q, (q - target_q).abs().mean(0), norm
 
     def _sample_actions(self, obs: Tensor, next_obs: Tensor, noise: PenaltySamples) -> tuple[Tensor, Tensor]:
         """Sample uniform actions and the policy's at s and s', `[B, 3 n, act_dim]`, with log-densities."""
@@ -182,8 +184,8 @@ class CQLLearner(SACLearner):
 
     def _critic_gradients(
         self, obs: Tensor, actions: Tensor, log_p: Tensor, target_q: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Set the critics' gradients; return Q_i of the dataset's actions and the mean penalty.
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Set the critics' gradients; return Q_i of the dataset's actions, the TD loss and the mean penalty.
 
         The last of each state's `actions` is the dataset's. penalty_i = log(1/3n sum_k exp(Q_i(s, a_k) -
         log p_k)) - Q_i(s, a), where the first term estimates the log of the integral of exp Q_i(s, .). Each
@@ -191,22 +193,25 @@ class CQLLearner(SACLearner):
         """
         n_actions, weight, rows = actions.shape[1], self.weight.alpha, len(obs)
         states_per_pass = max(1, MAX_ROWS // n_actions)
-        total = torch.zeros_like(self.critic_optimizer.gradient)
-        data_values, penalties = [], []
+        gradient = torch.zeros_like(self.critic_optimizer.gradient)
+        data_values, losses = [], []
         for start in range(0, rows, states_per_pass):
             chunk = slice(start, start + states_per_pass)
-            inputs = obs[chunk].repeat_interleave(n_actions, 0), actions[chunk].flatten(0, 1)
-            values = ActionValues(self.policy.critic, *inputs)
-            q = torch.unflatten(values.out, -1, (-1, n_actions))
-            corrected_q = q[..., :-1] - log_p[chunk]
-            penalties.append(corrected_q.logsumexp(-1) - math.log(n_actions - 1) - q[..., -1])
-            data_values.append(q[..., -1])
-            slope = torch.cat([weight * corrected_q.softmax(-1), torch.zeros_like(q[..., -1:])], -1)
-            slope[..., -1] = 2.0 * (q[..., -1] - target_q[chunk]) - weight
-            values.learn(slope.div_(rows).flatten(-2))
-            total.add_(self.critic_optimizer.gradient)
-        self.critic_optimizer.gradient.copy_(total)
-        return torch.cat(data_values, -1), torch.cat(penalties, -1).mean()
+            state_rows = obs[chunk].repeat_interleave(n_actions, 0)
+            values = q_values(self.policy.critic, state_rows, actions[chunk].flatten(0, 1))
+            q = torch.unflatten(values, -1, (-1, n_actions))
+            q_data, q_sampled = q[..., -1], q[..., :-1]
+            share = q_data.shape[-1] / rows  # of the batch
+            td_loss = share * critics_loss(q_data, target_q[chunk])
+            log_mean = (q_sampled - log_p[chunk]).logsumexp(-1) - math.log(n_actions - 1)
+            penalty = share * (log_mean - q_data).mean(-1).sum()
+            self.critic_optimizer.backward(td_loss + weight * penalty, None)
+            gradient.add_(self.critic_optimizer.gradient)
+            data_values.append(q_data.detach())
+            losses.append(torch.stack([td_loss.detach(), penalty.detach()]))
+        self.critic_optimizer.gradient.copy_(gradient)
+        td_loss, penalty = torch.stack(losses).sum(0)
+        return torch.cat(data_values, -1), td_loss, penalty / len(data_values[0])
 
 
 def make_penalty_weight(config: CQLConfig, like: Tensor) -> FixedPenaltyWeight:

@@ -46,7 +46,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
         parts: dict[str, Stateful] = {"adam": self.optimizer, "target": self.target_network}
         super().__init__(policy, parts, [self.target_network])
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Take one step per batch; environment steps decide when the target network is updated."""
         self._apply_schedules(batch.env_steps, clock)
@@ -71,19 +71,15 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
     def _step(self, batch: Transitions, i: int, number: int) -> tuple[Tensor, Tensor]:
         """Take one gradient step; return its row of metrics and the error of each row, `[B]`."""
         value_distribution, policy = self.value_distribution, self.policy
-        next_outputs = self._next_outputs(batch.next_obs[i], number)
-        td_target = value_distribution.td_target(batch.rewards[i], batch.discounts[i], next_outputs)
-        traced = policy.trace(batch.obs[i], self.noise("noise-learning", number))
-        choices = policy.reshape_outputs(traced.out)
-        index = _action_index(choices, batch.actions[i])
-        chosen_outputs = choices.gather(1, index).squeeze(1)
+        with torch.no_grad():
+            next_outputs = self._next_outputs(batch.next_obs[i], number)
+            td_target = value_distribution.td_target(batch.rewards[i], batch.discounts[i], next_outputs)
+        outputs = policy.outputs(batch.obs[i], self.noise("noise-learning", number))
+        chosen_outputs = outputs.gather(1, _action_index(outputs, batch.actions[i])).squeeze(1)
         weights = None if batch.weights is None else batch.weights[i]
-        slope = value_distribution.gradient(chosen_outputs, td_target, weights).unsqueeze(1)
-        traced.learn(torch.zeros_like(choices).scatter_(1, index, slope).view_as(traced.out))
-        norm = self.optimizer.clip(self.config.max_grad_norm)
-        self.optimizer.step()
         loss, errors = value_distribution.loss(chosen_outputs, td_target, weights)
-        return torch.stack([loss, value_distribution.values(chosen_outputs).mean(), norm]), errors
+        grad_norm = self.optimizer.minimize(loss, self.config.max_grad_norm)
+        return torch.stack([loss, value_distribution.values(chosen_outputs).mean(), grad_norm]), errors
 
     def _next_outputs(self, next_obs: Tensor, number: int) -> Tensor:
         """Return the target network's outputs for its best action; in double DQN the online one chooses."""

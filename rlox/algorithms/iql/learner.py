@@ -12,14 +12,9 @@ from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.iql.common import METRIC_NAMES, IQLLearnerMixin
 from rlox.configs import IQLConfig, RunConfig
 from rlox.envs.actions import ActionCodec
-from rlox.losses import (
-    critics_gradient,
-    critics_loss,
-    expectile_gradient,
-    expectile_loss,
-    td_target,
-)
-from rlox.networks import ActionValues, inference_function, init_weights, trace
+from rlox.losses import critics_loss, expectile_loss, td_target
+from rlox.networks import inference_function, init_weights
+from rlox.networks.critics import q_values
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.implicit import IQLPolicy
 from rlox.training.components import BuildContext
@@ -47,7 +42,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         parts |= {"value": self.value_optimizer, "target": self.target}
         super().__init__(policy, parts, [self.target])
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update value network, actor, critics and target once per batch."""
         self._apply_schedules(clock)
@@ -59,42 +54,35 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
         """Update as in algorithm 1; return the metrics `METRIC_NAMES` and absolute TD errors `[B]`."""
-        like = self.critic_optimizer.vector
+        config, like = self.config, self.critic_optimizer.vector
         obs, next_obs = (cast_obs(rows[i], like) for rows in (batch.obs, batch.next_obs))
         actions = batch.actions[i].to(like)
-        min_q = ActionValues(self.target.module, obs, actions).out.amin(0)
-        loss_value, v_mean = self._improve_value(obs, min_q)
-        both_values = inference_function(self.policy.value)(torch.cat([obs, next_obs])).squeeze(-1)
-        values_now, next_values = both_values.chunk(2)
-        loss_actor, weight = self._improve_actor(obs, actions, min_q - values_now)
-        target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_values)
-        values = ActionValues(self.policy.critic, obs, actions)
-        values.learn(critics_gradient(values.out, target_q))
-        norm = self.critic_optimizer.clip(self.config.max_grad_norm)
-        self.critic_optimizer.step()
-        self.target.polyak_update(self.config.tau)
-        losses = (critics_loss(values.out, target_q), loss_value, loss_actor)
-        row = torch.stack([*losses, values.out.mean(), v_mean, weight, norm])
-        return row, (values.out - target_q).abs().mean(0)
+        with torch.no_grad():
+            min_q = q_values(self.target.module, obs, actions).amin(0)
 
-    def _improve_value(self, obs: Tensor, min_q: Tensor) -> tuple[Tensor, Tensor]:
-        """Step V towards the expectile of `min_q`, eq. 5; return loss and mean of V before the step."""
-        value, tau = trace(self.policy.value, obs), self.config.expectile
-        v = value.out.squeeze(-1)
-        value.learn(expectile_gradient(v, min_q, tau).unsqueeze(-1))
-        self.value_optimizer.clip(self.config.max_grad_norm)
-        self.value_optimizer.step()
-        return expectile_loss(v, min_q, tau), v.mean()
+        # eq. 5: V moves towards the expectile tau of min_i Qbar_i
+        v = self.policy.value(obs).squeeze(-1)
+        value_loss = expectile_loss(v, min_q, config.expectile)
+        self.value_optimizer.minimize(value_loss, config.max_grad_norm)
 
-    def _improve_actor(self, obs: Tensor, actions: Tensor, advantage: Tensor) -> tuple[Tensor, Tensor]:
-        """Step on -E[w log pi(a|s)], w = exp(beta A) clamped, eq. 7; return the loss and the mean weight."""
-        config = self.config
-        weight = (config.temperature * advantage).exp().clamp(max=config.max_weight)
-        log_prob, learn = self.policy.actor.trace(obs, actions)
-        learn(weight / -len(weight))
-        self.actor_optimizer.clip(config.max_grad_norm)
-        self.actor_optimizer.step()
-        return -(weight * log_prob).mean(), weight.mean()
+        # eq. 7: the actor imitates the dataset's actions with weights w = exp(beta A), up to a limit
+        with torch.no_grad():
+            values = inference_function(self.policy.value)(torch.cat([obs, next_obs])).squeeze(-1)
+            new_v, next_v = values.chunk(2)
+            weight = (config.temperature * (min_q - new_v)).exp().clamp(max=config.max_weight)
+        actor_loss = -(weight * self.policy.actor.log_prob(obs, actions)).mean()
+        self.actor_optimizer.minimize(actor_loss, config.max_grad_norm)
+
+        # eq. 6: the critics move towards R + gamma^m V(s')
+        target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_v)
+        q = q_values(self.policy.critic, obs, actions)
+        critic_loss = critics_loss(q, target_q)
+        grad_norm = self.critic_optimizer.minimize(critic_loss, config.max_grad_norm)
+        self.target.polyak_update(config.tau)
+
+        losses = (critic_loss, value_loss, actor_loss)
+        row = torch.stack([*losses, q.mean(), v.mean(), weight.mean(), grad_norm])
+        return row, (q - target_q).abs().mean(0)
 
 
 def build_torch(

@@ -14,7 +14,7 @@ from rlox.algorithms.sac.common import METRIC_NAMES, SACLikeConfig, resolve_targ
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
-from rlox.losses import critics_gradient, critics_loss, soft_policy_loss, td_target
+from rlox.losses import critics_loss, soft_policy_loss, td_target
 from rlox.networks import (
     EnsembleMLP,
     SquashedGaussianPolicy,
@@ -22,6 +22,7 @@ from rlox.networks import (
     inference_function,
     init_weights,
 )
+from rlox.networks.traced import require_gradient
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import CategoricalExploration, NoisyExploration
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
@@ -70,7 +71,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         parts |= {"target": self.target, "temperature": self.temperature}
         super().__init__(policy, parts, [self.target])
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
@@ -86,23 +87,24 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
         """Update temperature, critics, actor and target; return `METRIC_NAMES` and absolute errors `[B]`."""
-        policy, config, like = self.policy, self.config, self.critic_optimizer.vector
-        obs = cast_obs(batch.obs[i], like)
-        noise, critic_noise = self._noise(update, len(obs), like)
-        sampled_actions, log_prob, learn = policy.draw(obs, noise)
+        policy, config = self.policy, self.config
+        obs = cast_obs(batch.obs[i], self.critic_optimizer.vector)
+        noise, critic_noise = self._noise(update, len(obs), self.critic_optimizer.vector)
+
+        new_actions, log_prob = policy.draw(obs, noise)
+        require_gradient("the drawn action has", new_actions)
+        require_gradient("the log-density of the drawn action has", log_prob)
         alpha = self.temperature.alpha
-        loss_temperature = self.temperature.learn(log_prob, self.actor_optimizer.lr)
-        loss_critic, q, error, norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
-        value, back = policy.value(policy.critic, obs, sampled_actions)
-        loss_actor = soft_policy_loss(log_prob, value, alpha)
-        share = torch.full_like(value, 1.0 / len(value))  # weight of a row in the mean of `loss_actor`
-        learn(back(share.neg()), share * alpha)
-        self.actor_optimizer.clip(config.max_grad_norm)
-        self.actor_optimizer.step()
+        temperature_loss = self.temperature.learn(log_prob, self.actor_optimizer.lr)
+
+        critic_loss, q, error, grad_norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
+
+        actor_loss = soft_policy_loss(log_prob, policy.value(policy.critic, obs, new_actions), alpha)
+        self.actor_optimizer.minimize(actor_loss, config.max_grad_norm)
         if (update + 1) % config.target_update_interval == 0:
             self.target.polyak_update(config.tau)
-        losses = (loss_critic, loss_actor, loss_temperature)
-        return torch.stack([*losses, q.mean(), -log_prob.mean(), alpha, norm]), error
+        losses = (critic_loss, actor_loss, temperature_loss)
+        return torch.stack([*losses, q.mean(), -log_prob.mean(), alpha, grad_norm]), error
 
     def _noise(self, update: int, rows: int, like: Tensor) -> tuple[Tensor, Any]:
         """Return the random numbers of the actor's step and those of the critics' step."""
@@ -112,21 +114,23 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
     def _improve_critics(
         self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Step the critics; return loss, values `[members, B]`, absolute error `[B]` and gradient norm."""
+        """Step the critics; return loss, values `[members, B]`, absolute error `[B]` and gradient norm.
+
+        The loss is eq. 5, with the target R + gamma^m (min_i Qbar_i(s', a') - alpha log pi(a'|s')) of eq. 3.
+        """
         policy, like = self.policy, self.critic_optimizer.vector
-        next_obs = cast_obs(batch.next_obs[i], like)
-        sampled_actions, log_prob, _ = policy.draw(next_obs, noise)
-        value = policy.value(self.target.module, next_obs, sampled_actions)[0] - alpha * log_prob
-        target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+        with torch.no_grad():
+            next_obs = cast_obs(batch.next_obs[i], like)
+            next_actions, next_log_prob = policy.draw(next_obs, noise)
+            next_value = policy.value(self.target.module, next_obs, next_actions) - alpha * next_log_prob
+            target_q = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_value)
         actions = batch.actions[i]
         actions = actions.to(like) if actions.is_floating_point() else actions
-        q, learn = policy.action_values(policy.critic, obs, actions)
         weights = None if batch.weights is None else batch.weights[i].to(like)
-        learn(critics_gradient(q, target_q, weights).mul_(HALF))
-        norm = self.critic_optimizer.clip(self.config.max_grad_norm)
-        self.critic_optimizer.step()
+        q = policy.action_values(policy.critic, obs, actions)
         loss = HALF * critics_loss(q, target_q, weights)
-        return loss, q, (q - target_q).abs().mean(0), norm
+        grad_norm = self.critic_optimizer.minimize(loss, self.config.max_grad_norm)
+        return loss, q, (q - target_q).abs().mean(0), grad_norm
 
 
 def build_continuous(

@@ -15,8 +15,9 @@ from rlox.configs import RunConfig
 from rlox.configs.td3 import DeterministicConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
-from rlox.losses import critics_gradient, critics_loss, td_target
-from rlox.networks import ActionValues, inference_function, init_weights
+from rlox.losses import critics_loss, td_target
+from rlox.networks import inference_function, init_weights
+from rlox.networks.critics import q_values
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.exploration import NoisyExploration
@@ -54,7 +55,7 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         parts |= {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(policy, parts, [self.target_actor, self.target_critic])
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch: Transitions, clock: Clock) -> Update:
         """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
@@ -74,35 +75,32 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
-        """Update the critics and, every `policy_delay` updates, the actor and the targets."""
+        """Update as in algorithm 1; return the metrics `METRIC_NAMES` and absolute TD errors `[B]`."""
         config, like = self.config, self.critic_optimizer.vector
-        obs = cast_obs(batch.obs[i], like)
+        obs, actions = cast_obs(batch.obs[i], like), batch.actions[i].to(like)
+        weights = None if batch.weights is None else batch.weights[i].to(like)
+
         target_q = self._target_q(batch, i, update)
-        actions = batch.actions[i].to(like)
-        values = ActionValues(self.policy.critic, obs, actions)
-        q, weights = values.out, None if batch.weights is None else batch.weights[i].to(like)
-        values.learn(critics_gradient(q, target_q, weights))
-        norm = self.critic_optimizer.clip(config.max_grad_norm)
-        self.critic_optimizer.step()
+        q = q_values(self.policy.critic, obs, actions)
+        critic_loss = critics_loss(q, target_q, weights)
+        grad_norm = self.critic_optimizer.minimize(critic_loss, config.max_grad_norm)
+
         if (update + 1) % config.td3_settings.policy_delay == 0:
-            self._actor_losses.append(self._improve_actor(obs, actions))
+            actor_loss = self._actor_loss(obs, actions)
+            self.actor_optimizer.minimize(actor_loss, config.max_grad_norm)
+            self._actor_losses.append(actor_loss.detach())
             self.target_actor.polyak_update(config.tau)
             self.target_critic.polyak_update(config.tau)
-        loss = critics_loss(q, target_q, weights)
-        return torch.stack([loss, q.mean(), norm]), (q - target_q).abs().mean(0)
+        return torch.stack([critic_loss, q.mean(), grad_norm]), (q - target_q).abs().mean(0)
 
-    def _improve_actor(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
-        """Take one step up the gradient of the first critic's values; return their negative mean.
+    def _actor_loss(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
+        """Return -E[Q_1(s, mu(s))], whose gradient is eq. 7 of Silver et al. 2014.
 
         `dataset_actions` `[B, act_dim]` are the actions taken in `obs`; only subclasses use them.
         """
-        action, learn = self.policy.act(obs)
-        first_q = ActionValues(self.policy.critic, obs, action, members=1)
-        learn(first_q.back(torch.full_like(first_q.out, -1.0 / len(obs))))
-        self.actor_optimizer.clip(self.config.max_grad_norm)
-        self.actor_optimizer.step()
-        return -first_q.out.mean()
+        return -q_values(self.policy.critic, obs, self.policy.act(obs), members=1).mean()
 
+    @torch.no_grad()
     def _target_q(self, batch: Transitions, i: int, update: int) -> Tensor:
         """Return the TD targets R + gamma^m min_i Qbar_i(s', clip(mubar(s') + clip(noise))), `[B]`.
 
@@ -115,8 +113,8 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         if noise_std:
             noise = self.noise(update, tuple(action.shape), like).mul_(noise_std)
             action = action.add_(noise.clamp_(-noise_clip, noise_clip)).clamp_(-1.0, 1.0)
-        value = ActionValues(self.target_critic.module, next_obs, action).out.amin(0)
-        return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), value)
+        next_q = q_values(self.target_critic.module, next_obs, action).amin(0)
+        return td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_q)
 
 
 def build_torch(

@@ -10,7 +10,7 @@ from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.td3.learner import TD3Learner, build_encoded_policy
 from rlox.configs import RunConfig, TD3BCConfig
 from rlox.envs.actions import ActionCodec
-from rlox.networks import ActionValues
+from rlox.networks.critics import q_values
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.training.components import BuildContext
 from rlox.training.learner import NoiseFunction, UpdateNoise
@@ -27,22 +27,16 @@ class TD3BCLearner(TD3Learner):
         super().__init__(policy, config, noise)
         self._alpha = config.alpha
 
-    def _improve_actor(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
-        """Take one step on -lambda E[Q_1(s, mu(s))] + E[(mu(s) - a)^2], eq. 3 and 5; return that loss.
+    def _actor_loss(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
+        """Return -lambda E[Q_1(s, mu(s))] + E[(mu(s) - a)^2], eq. 3 and 5.
 
         lambda = alpha / E|Q_1| is treated as a constant. The squared error is a mean over the numbers of an
         action too, as in the authors' code.
         """
-        action, learn = self.policy.act(obs)
-        first_q = ActionValues(self.policy.critic, obs, action, members=1)
-        weight = self._alpha / first_q.out.abs().mean().clamp(min=MIN_SCALE)
-        errors = action - dataset_actions
-        slope = first_q.back((-weight / len(obs)).expand_as(first_q.out))
-        learn(slope.add_(errors, alpha=2.0 / errors.numel()))
-        self.actor_optimizer.clip(self.config.max_grad_norm)
-        self.actor_optimizer.step()
-        loss: Tensor = errors.square().mean() - weight * first_q.out.mean()
-        return loss
+        action = self.policy.act(obs)
+        q = q_values(self.policy.critic, obs, action, members=1)
+        weight = self._alpha / q.detach().abs().mean().clamp(min=MIN_SCALE)
+        return (action - dataset_actions).square().mean() - weight * q.mean()
 
 
 def build_torch(

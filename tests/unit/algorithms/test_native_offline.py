@@ -118,8 +118,8 @@ def test_native_bc_refuses_actions_of_several_parts_and_cql_has_no_native_engine
 
 def test_a_module_that_was_changed_is_refused() -> None:
     algorithm = made("iql", "native")
-    algorithm.policy.actor.trace = lambda *_: None
-    with pytest.raises(NativeUnsupportedError, match="trace of its own"):
+    algorithm.policy.actor.log_prob = lambda *_: None
+    with pytest.raises(NativeUnsupportedError, match="log_prob of its own"):
         algorithm.train(2)
     frozen = made("bc", "native")
     frozen.policy.log_std.requires_grad_(False)

@@ -18,7 +18,7 @@ from rlox.algorithms import SAC
 from rlox.algorithms.sac.learner import SACLearner
 from rlox.configs import SACConfig, make
 from rlox.errors import ConfigError, NonFiniteError, UnsupportedSpaceError
-from rlox.losses import temperature_loss
+from rlox.losses import soft_policy_loss, temperature_loss
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy, squashed_log_prob
 from rlox.policies.exploration import CategoricalExploration
 from rlox.policies.soft import CategoricalSACPolicy, SquashedSACPolicy
@@ -128,11 +128,23 @@ def test_the_mean_under_gsde_is_cut_off_at_two() -> None:
     assert actor(torch.zeros(1, OBS))[0].tolist() == [[2.0, 2.0]]
 
 
+def test_an_actor_that_detaches_what_it_draws_is_refused() -> None:
+    class Stuck(SquashedGaussianPolicy):
+        def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+            action, log_prob = super().draw(obs, noise)
+            return action.detach(), log_prob
+
+    policy = squashed()
+    policy.actor = Stuck(OBS, ACT, net_arch=(8,))
+    with pytest.raises(ConfigError, match="nothing can be learned: the drawn action has no gradient"):
+        learner(policy).update(batches(1), Clock(horizon=100))
+
+
 def test_the_lowest_critic_counts_and_every_critic_is_learned() -> None:
     policy = squashed()
     obs, action = torch.randn(7, OBS), torch.rand(7, ACT)
     with torch.no_grad():
-        each, value = (f(policy.critic, obs, action)[0] for f in (policy.action_values, policy.value))
+        each, value = (f(policy.critic, obs, action) for f in (policy.action_values, policy.value))
     assert each.shape == (2, 7)
     assert (each[0] != each[1]).all()
     assert value.tolist() == each.amin(0).tolist()
@@ -147,9 +159,9 @@ def test_choices_are_learned_by_sums_over_all_of_them() -> None:
     policy = CategoricalSACPolicy(OBS, 4, 2, (8,), (6,), "relu")
     obs = torch.randn(5, OBS)
     with torch.no_grad():
-        p, neg_entropy, _ = policy.draw(obs, torch.empty(0))
-        value, _ = policy.value(policy.critic, obs, p)
-        taken, _ = policy.action_values(policy.critic, obs, torch.tensor([0, 3, 1, 1, 2]))
+        p, neg_entropy = policy.draw(obs, torch.empty(0))
+        value = policy.value(policy.critic, obs, p)
+        taken = policy.action_values(policy.critic, obs, torch.tensor([0, 3, 1, 1, 2]))
     logits, q = policy.actor.net(obs).detach(), policy.critic(obs).detach()
     for b in range(5):
         weights = [math.exp(float(x)) for x in logits[b]]
@@ -158,6 +170,20 @@ def test_choices_are_learned_by_sums_over_all_of_them() -> None:
         assert float(value[b]) == pytest.approx(by_hand, rel=1e-4)
         assert float(neg_entropy[b]) == pytest.approx(sum(c * math.log(c) for c in chance), rel=1e-4)
     assert taken.tolist() == [[float(q[i, b, a]) for b, a in enumerate([0, 3, 1, 1, 2])] for i in (0, 1)]
+
+
+def test_the_discrete_actors_loss_has_the_gradient_of_the_policy_gradient_theorem() -> None:
+    torch.manual_seed(0)
+    policy = CategoricalSACPolicy(OBS, 4, 2, (8,), (6,), "relu")
+    obs, alpha = torch.randn(5, OBS), torch.tensor(0.3)
+    p, neg_entropy = policy.draw(obs, torch.empty(0))
+    loss = soft_policy_loss(neg_entropy, policy.value(policy.critic, obs, p), alpha)
+    bias = policy.actor.net[-1].bias
+    (found,) = torch.autograd.grad(loss, bias)
+    with torch.no_grad():  # d/d logit_a of E_pi[alpha log pi - min Q] = pi_a (f_a - E_pi[f])
+        f = alpha * p.log() - policy.critic(obs).amin(0)
+        expected = (p * (f - (p * f).sum(-1, keepdim=True))).mean(0)
+    torch.testing.assert_close(found, expected)
 
 
 def test_the_actors_step_moves_no_critic_and_the_critics_step_no_actor() -> None:
@@ -184,11 +210,10 @@ def test_an_action_at_the_edge_has_a_density_and_gradients_that_are_finite(mean:
     torch.nn.init.constant_(actor.net[-1].bias[ACT:], -1.0)
     obs, noise = batches(1).obs[0], torch.zeros(12, ACT)
     expected = squashed_log_prob(*actor(obs)[:1] * 2, actor(obs)[1]).detach()
-    with torch.no_grad():
-        action, log_prob, learn = actor.trace(obs, noise)
-        learn(torch.ones_like(action), torch.ones_like(log_prob))
+    action, log_prob = actor.draw(obs, noise)
+    (action.sum() + log_prob.sum()).backward()
     assert (action == math.copysign(1.0, mean)).all()
-    torch.testing.assert_close(log_prob, expected)
+    torch.testing.assert_close(log_prob.detach(), expected)
     assert log_prob.min() > 20.0
     assert all(torch.isfinite(p.grad).all() for p in actor.parameters())
 
@@ -197,10 +222,10 @@ def test_the_soft_target_includes_the_entropy_and_ends_at_termination() -> None:
     made, data = learner(ent_coef=0.3), batches(1, weights=True)
     with torch.no_grad():
         noise = UpdateNoise(Streams(3))(0, (2, 12, ACT), torch.zeros(()))[1]
-        action, log_prob, _ = made.policy.draw(data.next_obs[0], noise)
+        action, log_prob = made.policy.draw(data.next_obs[0], noise)
         after = made.target.module(torch.cat([data.next_obs[0], action], -1))[..., 0].amin(0)
         goal = data.rewards[0] + data.discounts[0] * (after - 0.3 * log_prob)
-        q, _ = made.policy.action_values(made.policy.critic, data.obs[0], data.actions[0])
+        q = made.policy.action_values(made.policy.critic, data.obs[0], data.actions[0])
     update = made.update(data, Clock(horizon=100))
     expected = (q - goal).abs().mean(0)
     np.testing.assert_allclose(update.columns["priorities"], expected, rtol=1e-4)

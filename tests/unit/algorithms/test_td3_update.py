@@ -13,7 +13,7 @@ from rlox.algorithms import DDPG, TD3
 from rlox.algorithms.td3.learner import TD3Learner
 from rlox.configs import DDPGConfig, TD3Config, make
 from rlox.errors import UnsupportedSpaceError
-from rlox.networks import ActionValues, q_values
+from rlox.networks import q_values
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.types import Clock, Transitions
 
@@ -74,12 +74,12 @@ def test_an_action_of_the_target_stays_within_the_bounds(monkeypatch: pytest.Mon
     torch.nn.init.constant_(made.target_actor.module[-1].bias, 10.0)  # its actions are 1
     seen: list[Tensor] = []
 
-    def asked(critics: Any, obs: Tensor, actions: Tensor, *members: int) -> ActionValues:
+    def asked(critics: Any, obs: Tensor, actions: Tensor, members: int | None = None) -> Tensor:
         if critics is made.target_critic.module:
             seen.append(actions.clone())
-        return ActionValues(critics, obs, actions, *members)
+        return q_values(critics, obs, actions, members)
 
-    monkeypatch.setattr("rlox.algorithms.td3.learner.ActionValues", asked)
+    monkeypatch.setattr("rlox.algorithms.td3.learner.q_values", asked)
     made.update(batches(1), Clock(horizon=100))
     assert float(seen[0].max()) == 1.0
     assert float(seen[0].min()) == 0.5

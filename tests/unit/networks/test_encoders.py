@@ -20,12 +20,12 @@ from rlox.configs import DQNConfig, PPOConfig
 from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, ShapeError
 from rlox.networks import (
-    ActionValues,
     EncodedEnsemble,
     Encoder,
     EnsembleMLP,
     ImageSpec,
     encoder_cost,
+    q_values,
 )
 
 ATARI = ImageSpec((4, 84, 84), channels_first=True, max_value=255.0)
@@ -283,7 +283,7 @@ def test_target_networks_and_critics_have_their_encoders() -> None:
     assert not ids[0] & ids[1]
 
 
-def test_encoded_action_values_have_autograds_gradients() -> None:
+def test_critics_with_an_encoder_append_actions_to_its_features() -> None:
     torch.manual_seed(0)
     encoder = Encoder(0, [GRID], ["small"], 6)
     critics = EncodedEnsemble(encoder, EnsembleMLP(2, (6 + 2, 8, 1), "relu"))
@@ -295,10 +295,7 @@ def test_encoded_action_values_have_autograds_gradients() -> None:
     slope = torch.randn(2, 5)
     parameters = list(critics.parameters())
     found = torch.autograd.grad(by_hand, [actions, *parameters], slope)
-    with torch.no_grad():
-        values = ActionValues(critics, rows, actions.detach())
-        torch.testing.assert_close(values.out, by_hand.detach())
-        torch.testing.assert_close(values.back(slope), found[0])
-        ActionValues(critics, rows, actions.detach()).learn(slope)
-    for parameter, expected in zip(parameters, found[1:], strict=True):
-        torch.testing.assert_close(parameter.grad, expected)
+    values = q_values(critics, rows, actions)
+    torch.testing.assert_close(values, by_hand)
+    torch.testing.assert_close(torch.autograd.grad(values, [actions, *parameters], slope), found)
+    torch.testing.assert_close(q_values(critics, rows, actions, members=1), by_hand[:1])

@@ -11,13 +11,11 @@ from torch import Tensor, nn
 
 from rlox.algorithms import DQN, PPO, SAC, TD3
 from rlox.errors import ConfigError
-from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, mlp, trace
-from rlox.networks.gaussians import squashed_log_prob
+from rlox.networks import mlp, trace
 from rlox.networks.mlp import Layers, times
 from rlox.networks.traced import Graph, way_back
 from rlox.optim import Adam
 from rlox.policies import ContinuousPolicy, DiscretePolicy
-from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.masking import MaskedDiscretePolicy
 
 B, OBS, N = 12, 4, 3
@@ -121,62 +119,6 @@ def check_scored(policy: Any, obs: Tensor, actions: Tensor) -> None:
     for said, of in zip(scored[:3], expected, strict=True):
         torch.testing.assert_close(said, of.detach())
     for parameter, gradient in zip(parameters, found, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
-
-
-def test_a_hook_on_a_part_of_an_ensemble_is_heeded() -> None:
-    seen: list[int] = []
-    ensemble = EnsembleMLP(2, (OBS, 8, 1))
-    ensemble.activation.register_forward_hook(lambda *_: seen.append(1))
-    other = EnsembleMLP(2, (OBS, 8, 1))
-    other.weights[0].register_hook(lambda slope: seen.append(2))
-    with torch.no_grad():
-        traced = [e.trace(torch.zeros(B, OBS)) for e in (ensemble, other)]
-        traced[1].learn(torch.ones(2, B, 1))
-    assert [type(t) for t in traced] == [Graph, Graph]
-    assert seen == [1, 2]
-
-
-class Doubled(EnsembleMLP):
-    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
-        return 2.0 * super().forward(x, members)
-
-
-class Scaled(SquashedGaussianPolicy):
-    """Maps log deviations by tanh into [-5, 2], as CleanRL does."""
-
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        mean, log_std = self.net(obs).chunk(2, -1)
-        return mean, 3.5 * log_std.tanh() - 1.5
-
-
-def test_subclasses_of_networks_are_learned_in_their_own_way() -> None:
-    ensemble, x, slope = Doubled(2, (OBS, 8, 1)).double(), draws(B, OBS), draws(2, B, 1)
-    expected = torch.autograd.grad(ensemble(x), list(ensemble.parameters()), slope)
-    actor, noise = Scaled(OBS, N, net_arch=(8,)).double(), draws(B, N)
-    mean, log_std = actor(x)
-    u = mean + log_std.exp() * noise
-    drawn = u.tanh(), squashed_log_prob(u, mean, log_std)
-    slopes = draws(B, N, seed=1), draws(B, seed=2)
-    of_draw = torch.autograd.grad(drawn, list(actor.parameters()), slopes)
-    with torch.no_grad():
-        ensemble.trace(x).learn(slope)
-        action, log_prob, learn = actor.trace(x, noise)
-        learn(*slopes)
-    torch.testing.assert_close((action, log_prob), tuple(d.detach() for d in drawn))
-    for module, gradients in ((ensemble, expected), (actor, of_draw)):
-        for parameter, gradient in zip(module.parameters(), gradients, strict=True):
-            torch.testing.assert_close(parameter.grad, gradient)
-
-
-def test_an_actor_that_ends_in_an_activation_goes_back_through_it() -> None:
-    policy = DeterministicPolicy(OBS, N, 1, (8,), (8,), "relu").double()
-    policy.actor.append(nn.Tanh())
-    obs, slope = draws(B, OBS), draws(B, N, seed=1)
-    expected = torch.autograd.grad(policy.actor(obs).tanh(), list(policy.actor.parameters()), slope)
-    with torch.no_grad():
-        policy.act(obs)[1](slope)
-    for parameter, gradient in zip(policy.actor.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
 
 

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 import rlox.policies.user_policy
 from rlox.algorithms import A2C, DQN, PPO, RecurrentPPO
 from rlox.errors import ConfigError
-from rlox.networks import SquashedGaussianPolicy
 from rlox.policies import DiscretePolicy, UserPolicy
 from rlox.rng import seeded_default_generators
 
@@ -256,17 +255,6 @@ def test_a_policy_without_a_critic_that_learns_trains_its_actor() -> None:
     before = [p.clone() for p in policy.actor.parameters()]
     A2C("CartPole-v1", policy=policy, n_envs=2, n_steps=8).train(16)
     assert not any(map(torch.equal, before, policy.actor.parameters()))
-
-
-def test_a_squashed_policy_that_detaches_what_it_draws_is_refused() -> None:
-    class Stuck(SquashedGaussianPolicy):
-        def draw(self, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-            action, log_prob = super().draw(obs, noise)
-            return action.detach(), log_prob
-
-    policy = Stuck(3, 1, net_arch=(4,))
-    with torch.no_grad(), pytest.raises(ConfigError, match="the drawn action has no gradient"):
-        policy.trace(torch.zeros(2, 3), torch.zeros(2, 1))
 
 
 class NoGradValue(UserMlp):
