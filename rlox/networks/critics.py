@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError, ShapeError
+from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.mlp import EnsembleMLP, mlp, resolve_widths
 
 __all__ = ["QNetwork", "polyak_update", "q_values"]
@@ -51,7 +52,9 @@ def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | 
     `obs` is `[B, obs_dim]` (rows of images, if the critics have an encoder), `actions` `[B, act_dim]`; the
     result is `[members, B]`.
     """
-    values: Tensor = critics(obs, members, actions)
+    if isinstance(critics, EncodedEnsemble):
+        return critics.with_actions(obs, actions, members).squeeze(-1)
+    values: Tensor = critics(torch.cat([obs, actions], -1), members)
     return values.squeeze(-1)
 
 

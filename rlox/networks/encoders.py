@@ -289,6 +289,10 @@ class EncodedEnsemble(EnsembleMLP):
         self.weights, self.biases = ensemble.weights, ensemble.biases
         self.activation = ensemble.activation
 
-    def forward(self, x: Tensor, members: int | None = None, actions: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        """Compute `[members, B, out]` from rows `[B, dim]`."""
+        return super().forward(self.encoder(x), members)
+
+    def with_actions(self, rows: Tensor, actions: Tensor, members: int | None = None) -> Tensor:
         """Compute `[members, B, out]` from rows `[B, dim]`; `actions` are appended to the features."""
-        return super().forward(self.encoder(x), members, actions)
+        return super().forward(torch.cat([self.encoder(rows), actions], -1), members)

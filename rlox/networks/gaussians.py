@@ -75,12 +75,14 @@ SDE_MEAN_LIMIT = 2.0  # limit of the mean under gSDE, as in Stable-Baselines3
 def squashed_log_prob(u: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     """Return log p(tanh u) = sum_i [log N(u_i; mean_i, std_i) - log(1 - tanh^2 u_i)], eq. 26; `[B]`.
 
-    Arguments are `[B, n]`. log(1 - tanh^2 u) is computed as 2 (log 2 - u - softplus(-2 u)), which is
-    finite for any u.
+    Arguments are `[B, n]`.
     """
-    density = log_normal(u, mean, log_std)
-    log_slope = 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
-    return (density - log_slope).sum(-1)
+    return (log_normal(u, mean, log_std) - _log_tanh_slope(u)).sum(-1)
+
+
+def _log_tanh_slope(u: Tensor) -> Tensor:
+    """Return log(1 - tanh^2 u) = 2 (log 2 - u - softplus(-2 u)), which is finite for any u."""
+    return 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
 
 
 class SquashedGaussianPolicy(nn.Module):
@@ -119,7 +121,9 @@ class SquashedGaussianPolicy(nn.Module):
         """Return the action for `noise`, both `[B, act_dim]`, with gradient, and its log-density."""
         mean, log_std = self(obs)
         u = mean + log_std.exp() * noise
-        return u.tanh(), squashed_log_prob(u, mean, log_std)
+        # from the noise itself: (u - mean) / std would be the noise with the rounding of u, divided by std
+        log_density = -0.5 * noise.square() - log_std - LOG_SQRT_2PI
+        return u.tanh(), (log_density - _log_tanh_slope(u)).sum(-1)
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Sample an action `[..., act_dim]`, with gradient; return it and its log-density `[...]`."""

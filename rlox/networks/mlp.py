@@ -1,4 +1,4 @@
-"""Multilayer perceptrons, ensembles of them, their initialisation, and their hand-derived gradients.
+"""Multilayer perceptrons, ensembles of them, their initialisation, and hand-derived gradients of the former.
 
 The layers compute the same matrix multiplications as torch, but write each gradient directly into the
 optimizer's memory; the tests compare the gradients with those of torch's autograd.
@@ -73,8 +73,7 @@ def times(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
 class Layers(Traced):
     """Linear layers with `activation`, one of `FUSED`, between them.
 
-    `x` `[B, in]` with weights `[out, in]` and biases `[out]` gives `[B, out]`. With weights
-    `[n, out, in]` and biases `[n, out]` of n networks, all with the same `x`, it gives `[n, B, out]`.
+    `x` `[B, in]` with weights `[out, in]` and biases `[out]` gives `[B, out]`.
 
     With the gradient g of a layer's output: dW = g^T x, db = sum g, dx = g W. Between layers g is multiplied
     by the activation's derivative.
@@ -91,10 +90,9 @@ class Layers(Traced):
     ) -> None:
         self._weights, self._biases, self._activation = weights, biases, activation
         self.parameters = [*weights, *biases]
-        x = x.expand(len(weights[0]), *x.shape) if weights[0].dim() == 3 else x
         self._seen = [x]  # inputs of each layer
         for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
-            x = self._between(affine(x, weight, bias))
+            x = FUSED[activation](affine(x, weight, bias))
             self._seen.append(x)
         self.out = affine(x, weights[-1], biases[-1])
 
@@ -106,18 +104,6 @@ class Layers(Traced):
             torch.sum(gradient, -2, out=gradient_of(self._biases[i]))
             if i:
                 gradient = self._before(times(gradient, weight), i)
-
-    def back(self, gradient: Tensor) -> Tensor:
-        """Return the gradient with respect to `x` `[B, in]`, summed over the networks."""
-        for i in reversed(range(len(self._seen))):
-            gradient = times(gradient, self._weights[i])
-            if i:
-                gradient = self._before(gradient, i)
-        return gradient.sum(0) if gradient.dim() == 3 else gradient
-
-    def _between(self, x: Tensor) -> Tensor:
-        """Apply the activation between two layers, in place."""
-        return FUSED[self._activation](x)
 
     def _before(self, gradient: Tensor, i: int) -> Tensor:
         """Return the gradient of the input of the activation in front of layer i; overwrites `gradient`."""
@@ -203,7 +189,7 @@ def inference_function(net: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def trace(net: nn.Module, x: Tensor) -> Traced:
-    """Return `net(x)` for `x` `[B, in]`, with its backward passes.
+    """Return `net(x)` for `x` `[B, in]`, with its backward pass.
 
     The gradients are hand-derived if `mlp` made `net`, its activation is in `FUSED` and it has no hooks;
     otherwise autograd computes them.
@@ -291,15 +277,9 @@ class EnsembleMLP(nn.Module):
         )
         self.activation = ACTIVATIONS[activation]()
 
-    def forward(self, x: Tensor, members: int | None = None, actions: Tensor | None = None) -> Tensor:
-        """Compute `[members, B, out]` from one `[B, in]` for all networks, or for the first `members`.
-
-        `actions` `[B, act_dim]` are appended to the inputs.
-        """
-        x = x if actions is None else torch.cat([x, actions], -1)
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        """Compute `[members, B, out]` from one `[B, in]` for all networks, or for the first `members`."""
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
-        # `_parameters`, because a ParameterList looks up each parameter by name
-        layers: Any = zip(self.weights._parameters.values(), self.biases._parameters.values(), strict=True)
-        for i, (weight, bias) in enumerate(layers):
+        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = affine(self.activation(x) if i else x, weight[:members], bias[:members])
         return x

@@ -1,9 +1,9 @@
 """Network outputs with their backward pass: by hand-derived gradients or by autograd.
 
-A learner runs a network forward once and backward once. With the small networks of reinforcement learning,
-building torch's graph for that takes as long as the arithmetic, so known layers have hand-derived
-gradients (`rlox.networks.mlp`); any other network uses torch's autograd. In both cases the gradients of
-the parameters replace the previous contents of their `grad`.
+PPO and A2C run a network forward once and backward once. With their small networks building torch's graph
+takes as long as the arithmetic, so known layers have hand-derived gradients (`rlox.networks.mlp`); any other
+network uses torch's autograd. In both cases the gradients of the parameters replace the previous contents of
+their `grad`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ __all__ = [
     "Graph",
     "Traced",
     "gradient_of",
+    "gradients_of",
     "learned",
     "require_gradient",
+    "require_path",
     "require_trainable_values",
     "way_back",
 ]
@@ -36,7 +38,7 @@ REGISTRATION_REMEDY = (
 
 
 class Traced(ABC):
-    """The detached output `out` for one input, and two backward passes; call only one, and only once.
+    """The detached output `out` for one input, and its backward pass; call it only once.
 
     Create and use it while autograd is off. `learn` writes the gradients of `parameters`.
     """
@@ -48,10 +50,6 @@ class Traced(ABC):
     def learn(self, gradient: Tensor) -> None:
         """Write the gradients of the parameters, given that of `out`."""
 
-    @abstractmethod
-    def back(self, gradient: Tensor) -> Tensor:
-        """Return the gradient of the input, given that of `out`; keep the gradients of the parameters."""
-
 
 class Graph(Traced):
     """Traces any function of `x` with `parameters`, by autograd."""
@@ -60,8 +58,7 @@ class Graph(Traced):
         self, function: Callable[[Tensor], Tensor], x: Tensor, parameters: Iterable[nn.Parameter]
     ) -> None:
         with torch.enable_grad():
-            self._x = x.detach().requires_grad_(x.is_floating_point())  # bytes have no gradient
-            self._out = function(self._x)
+            self._out = function(x.detach())
         self.out = self._out.detach()
         self.parameters = learned(parameters)
         self._learn = way_back([self._out], self.parameters)
@@ -69,18 +66,6 @@ class Graph(Traced):
     def learn(self, gradient: Tensor) -> None:
         """Write the gradients of the parameters, by autograd."""
         self._learn(gradient)
-
-    def back(self, gradient: Tensor) -> Tensor:
-        """Return the gradient of the input, by autograd."""
-        require_gradient("the network's output has", self._out)
-        found: Tensor | None
-        (found,) = torch.autograd.grad(self._out, self._x, gradient, allow_unused=True)
-        if found is None:
-            raise ConfigError(
-                "nothing can be learned: no gradient leads from the network's output to its input; "
-                "the network must not detach the input"
-            )
-        return found
 
 
 def require_gradient(subject: str, output: Tensor) -> None:
@@ -151,34 +136,55 @@ def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
     return [p for p in parameters if p.requires_grad]
 
 
+def gradients_of(
+    outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter], slopes: Sequence[Tensor | None]
+) -> list[Tensor]:
+    """Return the gradients of `parameters` by autograd, given those of `outputs`; None counts as 0.
+
+    It raises `ConfigError` if autograd recorded none of the outputs, or if they depend on none of the
+    parameters.
+    """
+    pairs = [
+        (out, slope.sum_to_size(out.shape))
+        for out, slope in zip(outputs, slopes, strict=True)
+        if slope is not None and out.requires_grad
+    ]
+    if not pairs:
+        raise _missing_gradient_error("the network's output has")
+    outs, grads = zip(*pairs, strict=True)
+    found = torch.autograd.grad(outs, parameters, grads, allow_unused=True)
+    if parameters and all(gradient is None for gradient in found):
+        raise ConfigError(
+            "nothing can be learned: the network's output depends on none of its parameters; "
+            f"{REGISTRATION_REMEDY}"
+        )
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+
+
 def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Callable[..., None]:
     """Return the backward function of `outputs`, by autograd: it writes the gradients of `parameters`.
 
-    It takes a gradient for each output; None counts as 0. It raises `ConfigError` if autograd recorded none
-    of the outputs, or if they depend on none of the parameters.
+    It takes a gradient for each output, as `gradients_of` does.
     """
 
-    def back(*gradients: Tensor | None) -> None:
-        pairs = [
-            (out, gradient.sum_to_size(out.shape))
-            for out, gradient in zip(outputs, gradients, strict=True)
-            if gradient is not None and out.requires_grad
-        ]
-        if not pairs:
-            raise _missing_gradient_error("the network's output has")
-        outs, slopes = zip(*pairs, strict=True)
-        found = torch.autograd.grad(outs, parameters, slopes, allow_unused=True)
-        if parameters and all(gradient is None for gradient in found):
-            raise ConfigError(
-                "nothing can be learned: the network's output depends on none of its parameters; "
-                f"{REGISTRATION_REMEDY}"
-            )
-        torch._foreach_copy_(
-            [gradient_of(p) for p in parameters],
-            [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)],
-        )
+    def back(*slopes: Tensor | None) -> None:
+        torch._foreach_copy_([gradient_of(p) for p in parameters], gradients_of(outputs, parameters, slopes))
 
     return back
+
+
+def require_path(output: Tensor, inputs: Tensor, subject: str) -> None:
+    """Raise `ConfigError` if no gradient leads from `output` to `inputs`, which `subject` names."""
+    (gradient,) = (
+        torch.autograd.grad(output.sum(), inputs, retain_graph=True, allow_unused=True)
+        if output.requires_grad
+        else (None,)
+    )
+    if gradient is None:
+        raise ConfigError(
+            f"nothing can be learned: no gradient leads from the critics' values to {subject}; a critic must "
+            "not detach its inputs"
+        )
 
 
 def gradient_of(parameter: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
@@ -22,9 +21,8 @@ class LayerNormEnsemble(EnsembleMLP):
     dataset do not diverge.
     """
 
-    def forward(self, x: Tensor, members: int | None = None, actions: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
         """Map `[B, in]` to `[members, B, out]`; the first `members` networks run (`None`: all of them)."""
-        x = x if actions is None else torch.cat([x, actions], -1)
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if i:

@@ -80,7 +80,8 @@ def _dqn() -> tuple[float, float, float]:
         {"q": (vector, moments[0], moments[1], steps)}, {"q": target}, sine_values(0.7, *shape, OBS_DIM),
         np.arange(2 * ROWS).reshape(shape) % 4, 2.0 * sine_values(0.9, *shape),
         sine_values(1.1, *shape, OBS_DIM), np.full(shape, 0.9, np.float32), np.empty(shape, np.float32),
-        learning_rate=0.01, double=True, loss="huber", adam_eps=1e-3,
+        learning_rate=0.01, max_grad_norm=None, double=True, loss="huber",
+        adam_eps=1e-3,
     )  # fmt: skip
     return _summarize(vector, moments[0], metrics["grad_norm"])
 

@@ -122,7 +122,8 @@ class CategoricalSACPolicy(SACPolicy):
 
     def value(self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor) -> Tensor:
         """Return sum_a pi(a|s) min_i Q_i(s, a)."""
-        lowest: Tensor = critic(obs).amin(0)
+        with torch.no_grad():  # the actor learns by its probabilities
+            lowest: Tensor = critic(obs).amin(0)
         return (sampled_actions * lowest).sum(-1)
 
     def action_values(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlox._core import ReplayBuffer
 from rlox.configs import ReplayConfig
 from rlox.configs.buffers import MAX_CAPACITY
 from rlox.envs.base import VectorEnv
@@ -146,7 +147,8 @@ class ReplaySampler:
         self.packing = packing  # of integers in observations; None: they stay one-hot
         self._make_one_hot_buffer = make_one_hot_buffer
         self._sampling = SAMPLINGS[config.name](config)
-        if hindsight is not None and not self._sampling.draws_in_rust(buffer):
+        is_uniform = type(buffer) is ReplayBuffer and self._sampling.draws_in_rust(buffer)
+        if hindsight is not None and not is_uniform:
             raise ConfigError(
                 f"buffer.hindsight: buffer={config.name} draws transitions in its own way; leave "
                 "buffer.hindsight out"

@@ -223,7 +223,7 @@ def test_native_td3_updates_equal_autograd_in_float64(deviation: float, cases: i
             {"actor": state[0], "critic": state[1]}, {"actor": targets[0], "critic": targets[1]},
             *case.columns.values(), found, case.noise[:, 0] if deviation else None, case.weights,
             first=case.first, learning_rate=RATE, tau=TAU, policy_delay=case.every,
-            target_noise=deviation, noise_clip=0.3, max_grad_norm=case.norm, adam_eps=EPS,
+            target_noise=deviation, noise_clip=0.3, alpha=None, max_grad_norm=case.norm, adam_eps=EPS,
         )  # fmt: skip
         left = [state[0][0], state[1][0], *targets, found]
         expected = [flat(net) for net in (actor, critic, target_actor, target_critic)]
@@ -243,7 +243,7 @@ def trained(case: Case, omitted: Sequence[str] = (), **changes: Any) -> Any:
         "targets": {"actor": flat(case.target_actor), "critic": flat(case.target_critic)},
         **case.columns, "errors": np.zeros((BATCHES, case.rows)), "noise": case.noise[:, 0],
         "first": 0, "learning_rate": RATE, "tau": TAU, "policy_delay": 1, "target_noise": 0.2,
-        "noise_clip": 0.3,
+        "noise_clip": 0.3, "max_grad_norm": None, "alpha": None,
     }  # fmt: skip
     given = {name: value for name, value in (given | changes).items() if name not in omitted}
     return case.engine("td3").learn(**given)
@@ -268,14 +268,19 @@ def test_native_sac_and_td3_updates_refuse_invalid_arguments_by_name() -> None:
         ({"learned": states | {"actor": short}}, ShapeError, "steps is"),
         ({"learned": states | {"critic": adams(flat(case.critic)[:-1])}}, ShapeError, "parameters of critic"),
         ({"learned": {"actor": states["actor"]}}, ConfigError, "critic is missing"),
-        ({"learned": states | {"value": short}}, UnknownNameError, 'learned has "value", expected .* actor'),
+        (
+            {"learned": states | {"value": short}},
+            UnknownNameError,
+            'learned has the network "value", expected only actor',
+        ),
         ({"targets": {"actor": targets["actor"]}}, ConfigError, "critic is missing"),
         ({"targets": targets | {"critic": targets["actor"]}}, ShapeError, "target of critic"),
     ):
         with pytest.raises(error, match=says):
             trained(case, **changes)
-    with pytest.raises(ConfigError, match="tau is missing, expected a number"):
-        trained(case, omitted=("tau",))
+    for name in ("tau", "max_grad_norm", "alpha"):
+        with pytest.raises(ConfigError, match=f"{name} is missing, expected a number"):
+            trained(case, omitted=(name,))
     wrong = case.columns["rewards"].copy()
     wrong[1, 0] = np.inf
     with pytest.raises(NonFiniteError, match="critic loss by minibatch"):
@@ -289,6 +294,9 @@ def test_native_sac_and_td3_updates_refuse_invalid_arguments_by_name() -> None:
         ("td3", {"activation": "gelu"}, UnknownNameError, 'unknown activation "gelu"'),
         ("td3", {"members": "two"}, ConfigError, 'members is "two", expected an integer'),
         ("td3", {"actor": 64}, ConfigError, "actor is 64, expected widths of hidden layers"),
+        ("td3", {"actor": [-1]}, ConfigError, r"actor is \[-1\], expected widths of hidden layers, integers"),
+        ("td3", {"members": 2**31}, ShapeError, r"weights\.0"),
+        ("td3", {"members": 2**63}, ShapeError, r"weights\.0"),
         ("td3", {"dueling": True}, UnknownNameError, 'unknown setting "dueling"'),
         ("td3", {"precision": "f16"}, ConfigError, 'precision is "f16", expected f32 or f64'),
         ("iql", {}, ConfigError, "value is missing, expected the arrays of this network"),
@@ -308,6 +316,36 @@ def test_an_engine_refuses_a_wrong_architecture_by_name(
     OffPolicyEngine("td3", shapes, **architecture)
     with pytest.raises(error, match=says):
         OffPolicyEngine(algorithm, shapes, **(architecture | changes))
+
+
+class GrowingIndex:
+    """A dimension whose conversion adds an entry to a dict."""
+
+    def __init__(self, target: dict[str, Any]) -> None:
+        self.target = target
+
+    def __index__(self) -> int:
+        self.target.update({str(i): [] for i in range(100)})
+        return 1
+
+
+def test_a_dict_of_parameters_that_grows_while_it_is_read_is_read_as_it_was() -> None:
+    shapes: dict[str, Any] = {"policy": [("net.0.weight", (2, 3)), ("net.0.bias", (2,))]}
+    shapes["other"] = [("x", (GrowingIndex(shapes),))]
+    with pytest.raises(UnknownNameError, match='unknown network "other"; known: policy'):
+        OffPolicyEngine(
+            "bc", shapes, obs_dim=3, size=2, hidden=[], activation="relu", gaussian=False
+        )  # fmt: skip
+    assert len(shapes) == 102
+
+
+def test_parameters_too_many_are_refused_in_every_network() -> None:
+    policy = [("net.0.weight", (2, 3)), ("net.0.bias", (2,))]
+    architecture: dict[str, Any] = {"obs_dim": 3, "size": 2, "hidden": [], "activation": "relu"}
+    OffPolicyEngine("bc", {"policy": policy}, gaussian=False, **architecture)
+    for extra in (("log_std", (2,)), ("net.2.weight", (2, 2))):
+        with pytest.raises(ConfigError, match=f"parameter is {extra[0]}, expected those that a policy"):
+            OffPolicyEngine("bc", {"policy": [*policy, extra]}, gaussian=False, **architecture)
 
 
 def test_parameters_of_other_names_and_shapes_are_refused() -> None:

@@ -20,7 +20,7 @@ from parity.test_offline import ACT, BATCH, GAMMA, HIDDEN, LIMIT, LR, OBS, TAU, 
 from parity.transcriptions.iql import IQL
 from parity.transcriptions.td3_bc import TD3BC
 from rlox._core import Explorer, OffPolicyEngine
-from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.errors import ConfigError, NonFiniteError, ShapeError, UnknownNameError
 from rlox.optim import FlatParameters
 from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.policies.deterministic import DeterministicPolicy
@@ -227,6 +227,10 @@ def test_native_cloning_refuses_invalid_batches_and_changes_no_weight() -> None:
             clone(engine, *arguments, learning_rate=0.1)
     with pytest.raises(ConfigError, match="learning_rate"):
         clone(engine, state, obs, taken, learning_rate=-1.0)
+    with pytest.raises(UnknownNameError, match='unknown network with a target "policy"'):
+        columns = (obs, taken, np.zeros((2, 5)), obs, np.zeros((2, 5)), np.zeros((2, 5), np.float32))
+        settings = {"learning_rate": 0.1, "max_grad_norm": None, "squared": False}
+        engine.learn({"policy": state}, {"policy": state[0].copy()}, *columns, **settings)
     with pytest.raises(NonFiniteError, match="loss"):
         clone(engine, state, obs, taken * np.float32(np.nan), learning_rate=0.1)
     np.testing.assert_array_equal(state[0], before)
@@ -265,6 +269,10 @@ def test_a_native_iql_update_names_the_minibatch_of_a_nan() -> None:
         "tau": TAU,
         "expectile": 0.8,
         "temperature": 2.0,
+        "max_grad_norm": None,
     }
+    with pytest.raises(ConfigError, match="weights is an array, expected None"):
+        errors = np.zeros((1, BATCH))
+        engine.learn(learned, target, *batch, errors, None, np.ones((1, BATCH)), max_weight=1.0, **given)
     with pytest.raises(NonFiniteError, match="critic loss by minibatch"):
         engine.learn(learned, target, *batch, np.zeros((1, BATCH)), max_weight=100.0, **given)

@@ -22,7 +22,7 @@ from rlox.networks import (
     inference_function,
     init_weights,
 )
-from rlox.networks.traced import require_gradient
+from rlox.networks.traced import require_gradient, require_path
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import CategoricalExploration, NoisyExploration
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
@@ -53,6 +53,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
     """
 
     config: SACLikeConfig
+    _is_checked = False  # whether gradients were seen to lead from the critics to the actor
 
     def __init__(
         self, policy: SACPolicy, config: SACLikeConfig, target_entropy: float, noise: NoiseFunction
@@ -99,7 +100,11 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
 
         critic_loss, q, error, grad_norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
 
-        actor_loss = soft_policy_loss(log_prob, policy.value(policy.critic, obs, new_actions), alpha)
+        value = policy.value(policy.critic, obs, new_actions)
+        if not self._is_checked:  # once: else the actor would silently learn its entropy alone
+            require_path(value, new_actions, "the actor's actions")
+            self._is_checked = True
+        actor_loss = soft_policy_loss(log_prob, value, alpha)
         self.actor_optimizer.minimize(actor_loss, config.max_grad_norm)
         if (update + 1) % config.target_update_interval == 0:
             self.target.polyak_update(config.tau)

@@ -85,8 +85,8 @@ class NativeTemperature:
     def __init__(self, is_learned: bool, alpha: float, target_entropy: float, lr: float) -> None:
         self.target_entropy = target_entropy
         self.optimizers: dict[str, NativeOptimizer] = {}  # of log alpha; empty if it is fixed
-        self.settings = {"target_entropy": target_entropy}  # of the engine
         if is_learned:
+            self.settings = {"target_entropy": target_entropy}  # of the engine
             self._parameters = ParameterVector.zeros([("log", ())])
             self._parameters.vector[0] = math.log(alpha)
             self.optimizers["temperature"] = NativeOptimizer(self._parameters, ADAM_MOMENTS, lr, 1e-8)

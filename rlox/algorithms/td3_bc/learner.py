@@ -11,6 +11,7 @@ from rlox.algorithms.td3.learner import TD3Learner, build_encoded_policy
 from rlox.configs import RunConfig, TD3BCConfig
 from rlox.envs.actions import ActionCodec
 from rlox.networks.critics import q_values
+from rlox.networks.traced import require_path
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.training.components import BuildContext
 from rlox.training.learner import NoiseFunction, UpdateNoise
@@ -26,6 +27,7 @@ class TD3BCLearner(TD3Learner):
     def __init__(self, policy: DeterministicPolicy, config: TD3BCConfig, noise: NoiseFunction) -> None:
         super().__init__(policy, config, noise)
         self._alpha = config.alpha
+        self._is_checked = False  # whether gradients were seen to lead from the critics to the actor
 
     def _actor_loss(self, obs: Tensor, dataset_actions: Tensor) -> Tensor:
         """Return -lambda E[Q_1(s, mu(s))] + E[(mu(s) - a)^2], eq. 3 and 5.
@@ -35,6 +37,9 @@ class TD3BCLearner(TD3Learner):
         """
         action = self.policy.act(obs)
         q = q_values(self.policy.critic, obs, action, members=1)
+        if not self._is_checked:  # once: else the actor would silently learn to imitate alone
+            require_path(q, action, "the actor's actions")
+            self._is_checked = True
         weight = self._alpha / q.detach().abs().mean().clamp(min=MIN_SCALE)
         return (action - dataset_actions).square().mean() - weight * q.mean()
 

@@ -140,6 +140,55 @@ def test_an_actor_that_detaches_what_it_draws_is_refused() -> None:
         learner(policy).update(batches(1), Clock(horizon=100))
 
 
+class Detaching(EnsembleMLP):
+    """Critics that cut the gradient to their inputs."""
+
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        return super().forward(x.detach(), members)
+
+
+def test_critics_that_detach_the_actors_actions_are_refused() -> None:
+    policy = squashed()
+    policy.critic = Detaching(2, (OBS + ACT, 8, 1))
+    with pytest.raises(
+        ConfigError, match="no gradient leads from the critics' values to the actor's actions"
+    ):
+        learner(policy).update(batches(1), Clock(horizon=100))
+
+
+@pytest.mark.parametrize("log_std", [-18.0, -14.0, -1.0, 1.9])
+def test_a_float32_density_and_its_gradient_are_exact_for_any_deviation(log_std: float) -> None:
+    results = []
+    for dtype in (torch.float64, torch.float32):
+        torch.manual_seed(0)
+        actor: Any = squashed().actor.to(dtype)
+        with torch.no_grad():
+            actor.net[-1].weight[ACT:] = 0.0
+            actor.net[-1].bias[ACT:] = log_std
+        noise = torch.randn(12, ACT, generator=torch.Generator().manual_seed(1)).to(dtype)
+        _, log_prob = actor.draw(batches(1).obs[0].to(dtype), noise)
+        (slope,) = torch.autograd.grad(log_prob.mean(), actor.net[-1].bias)
+        results.append((log_prob.detach().double(), slope.double()))
+    for exact, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, exact, rtol=1e-4, atol=1e-4)
+
+
+class Scaled(SquashedGaussianPolicy):
+    """Maps log deviations by tanh into [-5, 2], as CleanRL does."""
+
+    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self.net(obs).chunk(2, -1)
+        return mean, 3.5 * log_std.tanh() - 1.5
+
+
+def test_an_actor_of_a_subclass_draws_by_its_own_forward_pass() -> None:
+    actor = Scaled(OBS, ACT, net_arch=(8,)).double()
+    obs, noise = torch.randn(5, OBS).double(), torch.randn(5, ACT).double()
+    mean, log_std = actor(obs)
+    u = mean + log_std.exp() * noise
+    torch.testing.assert_close(actor.draw(obs, noise), (u.tanh(), squashed_log_prob(u, mean, log_std)))
+
+
 def test_the_lowest_critic_counts_and_every_critic_is_learned() -> None:
     policy = squashed()
     obs, action = torch.randn(7, OBS), torch.rand(7, ACT)

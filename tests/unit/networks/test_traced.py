@@ -58,10 +58,10 @@ NETS: dict[str, Callable[[str], nn.Module]] = {
 @pytest.mark.parametrize("activation", ["relu", "tanh", "elu"])
 @pytest.mark.parametrize("kind", NETS)
 def test_a_traced_network_has_autograds_values_and_gradients(kind: str, activation: str) -> None:
-    net, x = large(NETS[kind](activation)), draws(B, OBS, seed=9).requires_grad_()
+    net, x = large(NETS[kind](activation)), draws(B, OBS, seed=9)
     expected = net(x)
     slope = draws(*expected.shape, seed=10)
-    to_x, *to_parameters = torch.autograd.grad(expected, [x, *net.parameters()], slope)
+    to_parameters = torch.autograd.grad(expected, list(net.parameters()), slope)
     with torch.no_grad():
 
         def traced_anew() -> Any:
@@ -72,8 +72,6 @@ def test_a_traced_network_has_autograds_values_and_gradients(kind: str, activati
         assert isinstance(traced, Layers if written_out else Graph)
         same([traced.out], [expected.detach()])
         assert not traced.out.requires_grad
-        same([traced.back(slope)], [to_x])
-        assert all(p.grad is None for p in net.parameters())
         for _ in range(2):  # a pass replaces earlier gradients
             traced_anew().learn(slope)
         same(gradients(net), to_parameters)

@@ -9,9 +9,10 @@ use super::engine::{check_parameters, require_finite, require_step_settings};
 use super::exploring::Exploration;
 use super::gemm::Number;
 use super::heads::{ActionsTaken, Head, HeadMemory, Scores, ToScores};
-use super::mlp::{GradientBuffers, Memory, Mlp, resize, zeros};
+use super::mlp::{GradientBuffers, Memory, Mlp, parameter_shapes, resize, zeros};
 use super::off_policy::{
-    Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine, TransitionBatches, require_no_deviation,
+    Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine, TransitionBatches, check_names,
+    require_no_deviation, require_no_weights,
 };
 use super::q_network::QNetwork;
 use super::replayed::{learn_batches, part};
@@ -175,6 +176,8 @@ impl<F: Number> CloningEngine<F> {
         let sizes = [&[obs_dim], hidden.as_slice(), &[size]].concat();
         let net = Mlp::new(&layout, "net", &sizes, activation)?;
         let is_gaussian: bool = architecture.take("gaussian")?;
+        let extra_names: &[&str] = if is_gaussian { &["log_std"] } else { &[] };
+        check_names(&layout, "a policy", &parameter_shapes("net", &sizes), extra_names)?;
         let kind = if is_gaussian { ActionKind::Gaussian(size) } else { ActionKind::Choices(size) };
         Self::new(net, layout, kind)
     }
@@ -207,10 +210,13 @@ impl<F: Number> OffPolicyEngine<F> for CloningEngine<F> {
         let settings = take_fields!(call.settings, CloningSettings { learning_rate, max_grad_norm, squared });
         let mut state = call.learned.take("policy")?;
         let LearnInputs { batches, .. } = call.finish()?;
-        let (rows, obs, actions_taken) = match batches {
-            TransitionBatches::Choices(b) => (b.rows, b.obs, ActionsTaken::Choices(b.actions, None)),
-            TransitionBatches::Vectors(b) => (b.rows, b.obs, ActionsTaken::Vectors(b.actions)),
+        let (rows, obs, actions_taken, weights) = match batches {
+            TransitionBatches::Choices(b) => {
+                (b.rows, b.obs, ActionsTaken::Choices(b.actions, None), b.weights)
+            }
+            TransitionBatches::Vectors(b) => (b.rows, b.obs, ActionsTaken::Vectors(b.actions), b.weights),
         };
+        require_no_weights(weights)?;
         let update = self.learn(&mut state, (obs, actions_taken), rows, &settings)?;
         Ok(named_fields!(update { loss, fit, grad_norm }))
     }

@@ -90,7 +90,7 @@ pub fn make_off_policy_engine<F: Number>(
         "bc" => Box::new(CloningEngine::from_values(layouts_left, values)?),
         _ => return Err(Error::unknown_name("algorithm", algorithm, &["dqn", "sac", "td3", "iql", "bc"])),
     };
-    layouts.finish()?;
+    layouts.finish("network")?;
     architecture.finish()?;
     Ok(engine)
 }

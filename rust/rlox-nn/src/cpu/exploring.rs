@@ -19,7 +19,7 @@ pub enum Exploration {
     Squashed(Mlp),
     /// tanh of the network's outputs plus noise times this deviation, clipped to [-1, 1].
     ActionNoise(Mlp, f32),
-    /// The network's outputs, without noise.
+    /// The network's outputs; the noise is not used.
     Outputs(Mlp),
 }
 

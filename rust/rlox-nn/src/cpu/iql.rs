@@ -16,6 +16,7 @@ use super::heads::bounded;
 use super::mlp::{GradientBuffers, Memory, Mlp, resize, zeros};
 use super::off_policy::{
     ActorAndCritics, Layouts, LearnCall, LearnInputs, Metrics, OffPolicyEngine, require_no_deviation,
+    require_no_weights,
 };
 use super::replayed::{Batches, learn_batches};
 use super::values::{Values, named_fields, take_fields};
@@ -341,7 +342,9 @@ impl<F: Number> OffPolicyEngine<F> for IqlEngine<F> {
             target: call.targets.take("critic")?,
         };
         let LearnInputs { batches, errors, .. } = call.finish()?;
-        let update = self.learn(&mut networks, batches.vectors()?, &settings, errors)?;
+        let batches = batches.vectors()?;
+        require_no_weights(batches.weights)?;
+        let update = self.learn(&mut networks, batches, &settings, errors)?;
         Ok(named_fields!(update { critic, value, actor, q_mean, v_mean, weight, grad_norm }))
     }
 }

@@ -107,10 +107,16 @@ impl Mlp {
     ) -> Result<Vec<Self>> {
         let empty =
             Self { layers: Vec::new(), activation, has_output_activation: false, n_parameters: layout.len() };
-        let mut all = vec![empty; members];
+        let mut all: Vec<Self> = Vec::new();
         for (i, (&inputs, &outputs)) in sizes.iter().zip(sizes.iter().skip(1)).enumerate() {
             let weight = layout.range(&format!("weights.{i}"), &[members, outputs, inputs])?.start;
             let bias = layout.range(&format!("biases.{i}"), &[members, outputs])?.start;
+            if all.is_empty() {
+                // Only now, because `members` may be any number, which no layout has.
+                all.try_reserve_exact(members)
+                    .map_err(|_| Error::config("members", members, "networks that fit into memory"))?;
+                all.resize(members, empty.clone());
+            }
             for (member, net) in all.iter_mut().enumerate() {
                 let (weight, bias) = (weight + member * outputs * inputs, bias + member * outputs);
                 net.layers.push(Dense {

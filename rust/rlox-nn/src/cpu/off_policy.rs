@@ -84,11 +84,11 @@ impl<'a, F> LearnCall<'a, F> {
     /// Checks that every network and setting was taken, and returns the rest.
     ///
     /// # Errors
-    /// [`Error::Config`] for a network, [`Error::UnknownName`] for a setting that was not taken.
+    /// [`Error::UnknownName`] for a network or a setting that was not taken.
     pub fn finish(self) -> Result<LearnInputs<'a, F>> {
         let Self { learned, targets, batches, noise, settings, first, errors } = self;
-        learned.finish()?;
-        targets.finish()?;
+        learned.finish("network")?;
+        targets.finish("network with a target")?;
         settings.finish()?;
         Ok(LearnInputs { batches, noise, first, errors })
     }
@@ -96,11 +96,15 @@ impl<'a, F> LearnCall<'a, F> {
 
 /// Something for each network, by the network's name.
 #[derive(Debug)]
-pub struct Networks<T>(BTreeMap<String, T>);
+pub struct Networks<T> {
+    entries: BTreeMap<String, T>,
+    /// The names that were asked for.
+    known: Vec<&'static str>,
+}
 
 impl<T> Default for Networks<T> {
     fn default() -> Self {
-        Self(BTreeMap::new())
+        Self { entries: BTreeMap::new(), known: Vec::new() }
     }
 }
 
@@ -116,26 +120,26 @@ impl<T> Networks<T> {
 
     /// Takes the entry of a network out, if there is one.
     pub fn take_optional(&mut self, network: &'static str) -> Option<T> {
-        self.0.remove(network)
+        self.known.push(network);
+        self.entries.remove(network)
     }
 
-    /// Checks that every entry was taken.
+    /// Checks that every entry was taken; `kind` says in the message what entries are.
     ///
     /// # Errors
-    /// [`Error::Config`] for the first one that was not.
-    pub fn finish(self) -> Result<()> {
-        match self.0.into_keys().next() {
+    /// [`Error::UnknownName`] for the first one that was not.
+    pub fn finish(self, kind: &'static str) -> Result<()> {
+        match self.entries.first_key_value() {
             None => Ok(()),
-            Some(name) => {
-                Err(Error::config("network", format!("{name:?}"), "one that this engine uses here"))
-            }
+            Some((name, _)) => Err(Error::unknown_name(kind, name, &self.known)),
         }
     }
 }
 
 impl<N: Into<String>, T> FromIterator<(N, T)> for Networks<T> {
     fn from_iter<I: IntoIterator<Item = (N, T)>>(entries: I) -> Self {
-        Self(entries.into_iter().map(|(network, entry)| (network.into(), entry)).collect())
+        let entries = entries.into_iter().map(|(network, entry)| (network.into(), entry)).collect();
+        Self { entries, known: Vec::new() }
     }
 }
 
@@ -221,7 +225,9 @@ impl ActorAndCritics {
     pub(super) fn make_value(&self, layouts: &mut Layouts) -> Result<(Mlp, Layout)> {
         let layout = layouts.take("value")?;
         let sizes = [&[self.obs_dim], self.critics.hidden.as_slice(), &[1]].concat();
-        Ok((Mlp::new(&layout, "value", &sizes, self.critics.activation)?, layout))
+        let value = Mlp::new(&layout, "value", &sizes, self.critics.activation)?;
+        check_names(&layout, "a value network", &parameter_shapes("value", &sizes), &[])?;
+        Ok((value, layout))
     }
 
     /// Makes the critics.
@@ -240,8 +246,17 @@ pub(super) fn require_no_deviation(deviation: f32) -> Result<()> {
     Err(Error::config("deviation", deviation, "0: only the engine of td3 adds noise to actions"))
 }
 
+/// # Errors
+/// [`Error::Config`] for weights of rows, which an algorithm that learns from a dataset does not use.
+pub(super) fn require_no_weights<F>(weights: Option<&[F]>) -> Result<()> {
+    match weights {
+        None => Ok(()),
+        Some(_) => Err(Error::config("weights", "an array", "None: this algorithm has no weights of rows")),
+    }
+}
+
 /// Checks that a vector has no parameters besides those of a network and the extra ones.
-fn check_names(
+pub(super) fn check_names(
     layout: &Layout,
     network: &str,
     shapes: &[(String, Vec<usize>)],

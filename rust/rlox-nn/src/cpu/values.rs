@@ -50,7 +50,7 @@ impl Values {
     /// Takes the setting `name` out.
     ///
     /// # Errors
-    /// [`Error::Config`] if it is missing or has another type. An optional setting may be missing.
+    /// [`Error::Config`] if it is missing or has another type.
     pub fn take<T: FromValue>(&mut self, name: &'static str) -> Result<T> {
         self.known.push(name);
         let value = self.values.remove(name);
@@ -157,9 +157,9 @@ impl<T: FromValue> FromValue for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
 
     fn from_value(value: Option<Value>) -> Option<Self> {
-        match value {
-            None | Some(Value::None) => Some(None),
-            given => T::from_value(given).map(Some),
+        match value? {
+            Value::None => Some(None),
+            given => T::from_value(Some(given)).map(Some),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The native engine that learns from batches of transitions.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyString};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyList, PyString, PyTuple};
 use rlox_core::{Layout, Shared};
 use rlox_nn::cpu::{LearnCall, Metrics, Number, OffPolicyEngine, Value, Values, make_off_policy_engine};
 
@@ -82,8 +82,8 @@ impl PyOffPolicyEngine {
         #[pyo3(from_py_with = arg::text::precision)] precision: &str,
         architecture: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let layouts: Vec<(String, Layout)> = parameters
-            .iter()
+        let layouts: Vec<(String, Layout)> = entries(parameters)
+            .into_iter()
             .map(|(name, shapes)| {
                 Ok((coerce::text(&name, "parameters")?.to_owned(), rollout_args::read_layout(&shapes)?))
             })
@@ -273,13 +273,19 @@ impl PyOffPolicyEngine {
             let known = self.vector_lens.iter().find(|(known, _)| *known == network);
             let Some(&(known, len)) = known else {
                 let known: Vec<&str> = self.vector_lens.iter().map(|(known, _)| *known).collect();
-                let message = format!("{what} has {network:?}, expected networks of {}", known.join(", "));
+                let message =
+                    format!("{what} has the network {network:?}, expected only {}", known.join(", "));
                 return Err(errors::new(dict.py(), ErrorClass::UnknownName, message));
             };
             Ok((known, read(&value, known, len)?))
         };
-        dict.iter().map(read_entry).collect()
+        entries(dict).into_iter().map(read_entry).collect()
     }
+}
+
+/// Returns the entries of a dict. Reading an entry may run Python code that changes the dict.
+fn entries<'py>(dict: &Bound<'py, PyDict>) -> Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    dict.iter().collect()
 }
 
 /// Reads settings by name.
@@ -289,7 +295,7 @@ fn read_values(settings: Option<&Bound<'_, PyDict>>) -> PyResult<Values> {
         let name = coerce::text(&name, "setting")?;
         Ok((name.to_owned(), read_value(&value, name)?))
     };
-    settings.iter().map(read_entry).collect()
+    entries(settings).into_iter().map(read_entry).collect()
 }
 
 fn read_value(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
@@ -309,8 +315,8 @@ fn read_value(value: &Bound<'_, PyAny>, name: &str) -> PyResult<Value> {
     if let Ok(integer) = value.extract() {
         return Ok(Value::Integer(integer));
     }
-    if let Ok(widths) = value.extract() {
-        return Ok(Value::Widths(widths));
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        return rollout_args::read_widths(value, name).map(Value::Widths);
     }
     coerce::real(value, name).map(Value::Number)
 }

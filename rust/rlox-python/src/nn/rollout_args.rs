@@ -51,7 +51,10 @@ pub(super) fn read_architecture(
 pub(super) fn read_widths(widths: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<usize>> {
     let py = widths.py();
     widths.extract().replace_refusal(py, |_| {
-        let message = format!("{name} is {}, expected widths of hidden layers", coerce::short_repr(widths));
+        let message = format!(
+            "{name} is {}, expected widths of hidden layers, integers of at least 0",
+            coerce::short_repr(widths)
+        );
         errors::new(py, ErrorClass::Config, message)
     })
 }
