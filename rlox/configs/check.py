@@ -16,13 +16,13 @@ from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig, ReplayConfig
 from rlox.configs.env import LEGACY, AtariConfig, EnvConfig, is_ale, is_text
 from rlox.configs.grpo import upgrade_delta
 from rlox.configs.loggers import LOGGER_CONFIGS
-from rlox.configs.name_suggestions import nearest
+from rlox.configs.name_suggestions import nearest, require_name
 from rlox.configs.offline import NO_ENV
 from rlox.configs.params import as_code, expected_text, is_inside, object_name, plain_argument, type_hints_of
 from rlox.configs.run import ALGO_CONFIGS, RunConfig, with_task
 from rlox.configs.schedules import anneal_switches, as_schedule, is_constant
 from rlox.configs.secrets import EnvVarRef
-from rlox.errors import ConfigError, UnknownNameError
+from rlox.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -312,12 +312,7 @@ def _convert_field(f: Field[Any], hint: Any, value: Any, path: str) -> Any:
 def _make_named(options: Mapping[str, type[Any]], value: Any, path: str) -> Any:
     data = _require_mapping(value, path)
     name = str(data.get("name", ""))
-    if name not in options:
-        plugin_hint = "; if a plugin provides it: rlox list plugins shows what is installed"
-        hint = nearest(name, options) or plugin_hint
-        raise UnknownNameError(
-            f"{path}.name={name!r} is not known, expected one of {', '.join(options)}{hint}"
-        )
+    require_name(name, options, path)
     return make(options[name], data, path)
 
 

@@ -1,12 +1,15 @@
-"""Suggestions for misspelt names. A wrong suggestion is worse than none."""
+"""Suggestions for misspelt names, and the error for an unknown one. A wrong suggestion is worse than none."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
+from typing import Any
 
-__all__ = ["near_names", "nearest"]
+from rlox.errors import UnknownNameError
+
+__all__ = ["near_names", "nearest", "require_name"]
 
 CUTOFF = 0.65  # minimum similarity (difflib's ratio), after `_strip_common` has removed what both names share
 CONTAINED_SCORE = 0.7  # score of a name that is part of an option
@@ -60,3 +63,13 @@ def _ratio(name: str, option: str) -> float:
     matcher = SequenceMatcher(None, name, option)
     bound = matcher.quick_ratio()
     return bound if bound < CUTOFF else matcher.ratio()
+
+
+def require_name(name: str, options: Mapping[str, Any], path: str) -> None:
+    """Raise `UnknownNameError` for the name of an option below the key `path` that is not in `options`."""
+    if name not in options:
+        plugin_hint = "; if a plugin provides it: rlox list plugins shows what is installed"
+        hint = nearest(name, options) or plugin_hint
+        raise UnknownNameError(
+            f"{path}.name={name!r} is not known, expected one of {', '.join(options)}{hint}"
+        )

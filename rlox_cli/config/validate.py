@@ -18,6 +18,7 @@ from rlox.configs.advice import check_new_run
 from rlox.configs.check import require_buffer
 from rlox.configs.env import is_text
 from rlox.configs.loggers import TRACKING_URI, TRACKING_URI_REFERENCE, MlflowConfig
+from rlox.configs.name_suggestions import require_name
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
 from rlox.configs.on_policy import OnPolicyConfig
@@ -246,7 +247,11 @@ def _interpolated_names(config: DictConfig, prefix: str = "") -> Iterator[str]:
 def _require_known(data: dict[str, Any], schema: Schema, keys: Sequence[Key]) -> None:
     """Raise `ConfigError` for a key that the chosen options do not have, or that lacks its value."""
     if unknown := _unknown_key(data, schema, keys):
-        _require_package(unknown.partition(".")[0], schema)
+        group_name = unknown.partition(".")[0]
+        _require_package(group_name, schema)
+        for group in schema.groups:  # of a plugin that is not installed, no key is known
+            if group.name == group_name and (option := _option_name(data[group_name])):
+                require_name(option, group.registry, group_name)
         raise messages.unknown_key(unknown, schema.names(keys), schema.owners(unknown))
     for key in _keys_without_value(data, keys):
         placeholder, range_text = key.name.split(".")[-1].upper(), expected_text(key.field)

@@ -262,7 +262,7 @@ def test_native_sac_and_td3_updates_refuse_invalid_arguments_by_name() -> None:
         ({"tau": "slow"}, ConfigError, 'tau is "slow", expected a number'),
         ({"policy_delay": 0}, ConfigError, "policy_delay is 0"),
         ({"policy_delay": 1.5}, ConfigError, r"policy_delay is 1\.5, expected an integer in 0\.\.2\*\*64"),
-        ({"policy_delays": 2}, UnknownNameError, 'unknown setting "policy_delays"; did you mean policy_delay?'),
+        ({"policy_delays": 2}, UnknownNameError, 'unknown setting "policy_delays"; did you mean policy_del'),
         ({"alpha": True}, ConfigError, "alpha is true, expected a number"),
         ({"learned": states | {"actor": flat(case.actor)}}, ConfigError, "expected four arrays: parameters"),
         ({"learned": states | {"actor": short}}, ShapeError, "steps is"),

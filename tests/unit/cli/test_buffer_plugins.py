@@ -175,6 +175,21 @@ def test_a_run_from_the_command_line_records_and_resumes_a_plugins_buffer(
     assert (resumed.code, "(exact)" in resumed.out) == (0, True), resumed.err
 
 
+SMALL = ("algo.learning_starts=16", "algo.net_arch=[8]")
+
+
+def test_a_saved_run_with_the_buffer_of_a_plugin_that_is_not_installed_is_refused_by_its_name(
+    cli: Cli, tmp_path: Path
+) -> None:
+    trained_run = cli("train", "algo=dqn", "tuned=null", "total_steps=64", "eval.episodes=1", *SMALL)
+    assert trained_run.code == 0, trained_run.err
+    run = only_run(tmp_path / "runs")
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("name: uniform", "name: absent\n  candidates: 3"))
+    told = "buffer.name='absent' is not known, expected one of"
+    assert_explained(cli("resume", str(run), "total_steps=128"), told, tmp_path)
+
+
 def test_help_checks_and_sweeps_know_the_keys_of_a_plugins_buffer(
     cli: Cli, install: Install, tmp_path: Path
 ) -> None:
