@@ -186,8 +186,10 @@ def test_a_saved_run_with_the_buffer_of_a_plugin_that_is_not_installed_is_refuse
     run = only_run(tmp_path / "runs")
     text = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(text.replace("name: uniform", "name: absent\n  candidates: 3"))
-    told = "buffer.name='absent' is not known, expected one of"
-    assert_explained(cli("resume", str(run), "total_steps=128"), told, tmp_path)
+    resumed = cli("resume", str(run), "total_steps=128")
+    assert resumed.code == 2
+    assert "buffer.name='absent' is not known, expected one of" in resumed.err
+    assert "rlox list plugins" in resumed.err
 
 
 def test_help_checks_and_sweeps_know_the_keys_of_a_plugins_buffer(
