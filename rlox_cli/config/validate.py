@@ -250,8 +250,9 @@ def _require_known(data: dict[str, Any], schema: Schema, keys: Sequence[Key]) ->
         group_name = unknown.partition(".")[0]
         _require_package(group_name, schema)
         for group in schema.groups:  # of a plugin that is not installed, no key is known
-            if group.name == group_name and (option := _option_name(data[group_name])):
-                require_name(option, group.registry, group_name)
+            node = data.get(group_name)
+            if group.name == group_name and isinstance(node, dict) and "name" in node:
+                require_name(_option_name(node), group.registry, group_name)
         raise messages.unknown_key(unknown, schema.names(keys), schema.owners(unknown))
     for key in _keys_without_value(data, keys):
         placeholder, range_text = key.name.split(".")[-1].upper(), expected_text(key.field)
