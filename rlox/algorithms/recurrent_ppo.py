@@ -28,7 +28,6 @@ from rlox.parameters.encoder_cost import EncoderCost
 from rlox.policies.factored import FactoredHead
 from rlox.policies.heads import CategoricalHead, GaussianHead, Head
 from rlox.policies.recurrent import RecurrentActorCritic
-from rlox.policies.scored import Scored, evaluate_with_autograd
 from rlox.runs.algorithm import Algorithm
 from rlox.sources.recurrent import SCORE_ROWS, RecurrentCollector
 from rlox.training.components import BuildContext, RunComponents
@@ -116,17 +115,14 @@ class RecurrentPPOLearner(ClippedLearner[RecurrentActorCritic, SequenceMinibatch
     def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[SequenceMinibatch]:
         return sequence_minibatches(batch, self.config.batch_size, order(batch.n_envs))
 
-    def _evaluate(self, minibatch: SequenceMinibatch) -> Scored:
-        def evaluate() -> tuple[Tensor, Tensor, Tensor]:
-            """Evaluate every row, since later rows depend on earlier states; return results of valid rows."""
-            log_probs, entropy, values = self.policy.evaluate_actions(
-                minibatch.obs, minibatch.actions, minibatch.state, minibatch.subsequences
-            )
-            if (rows := minibatch.valid) is not None:
-                return log_probs[rows], entropy[rows], values[rows]
-            return log_probs, entropy, values
-
-        return evaluate_with_autograd(evaluate, self.policy.parameters())
+    def _evaluate(self, minibatch: SequenceMinibatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Evaluate every row, since later rows depend on earlier states; return results of valid rows."""
+        log_probs, entropy, values = self.policy.evaluate_actions(
+            minibatch.obs, minibatch.actions, minibatch.state, minibatch.subsequences
+        )
+        if (rows := minibatch.valid) is not None:
+            return log_probs[rows], entropy[rows], values[rows]
+        return log_probs, entropy, values
 
 
 def make_policy(

@@ -22,7 +22,7 @@ from rlox.losses.distributional import (
     quantile_midpoints,
 )
 from rlox.losses.grpo import GRPOLoss, GRPOTerms, importance_weights, rloo_loss
-from rlox.losses.ppo import PPOLoss, PPOTerms, Slopes
+from rlox.losses.ppo import PPOLoss, PPOTerms
 from rlox.losses.preference import CompletionLogProbs, DPOLoss, DPOTerms
 from rlox.losses.tokens import token_entropies, token_log_probs
 
@@ -34,7 +34,6 @@ __all__ = [
     "GRPOTerms",
     "PPOLoss",
     "PPOTerms",
-    "Slopes",
     "categorical_kl",
     "clip_fraction",
     "clipped_surrogate",

@@ -1,4 +1,4 @@
-"""PPO's loss, composed of the pure losses, and its gradient in closed form."""
+"""PPO's loss, composed of the pure losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rlox.losses.actor_critic import (
 )
 from rlox.losses.settings import require_numbers
 
-__all__ = ["PPOLoss", "PPOTerms", "Slopes"]
+__all__ = ["PPOLoss", "PPOTerms"]
 
 
 class PPOTerms(NamedTuple):
@@ -31,14 +31,6 @@ class PPOTerms(NamedTuple):
     entropy: Tensor
     approx_kl: Tensor
     clip_fraction: Tensor
-
-
-class Slopes(NamedTuple):
-    """The slopes of a loss: its gradients with respect to a policy's outputs, each `[B]`; None: 0."""
-
-    log_probs: Tensor
-    entropy: Tensor | None
-    values: Tensor
 
 
 class ScoringPolicy(Protocol):
@@ -158,56 +150,6 @@ class PPOLoss:
         with torch.no_grad():
             change_measures = kl_estimate(log_ratio), clip_fraction(log_ratio, self.clip_eps)
         return PPOTerms(total, policy.detach(), value.detach(), mean_entropy.detach(), *change_measures)
-
-    def gradient(
-        self,
-        log_probs: Tensor,
-        entropy: Tensor,
-        values: Tensor,
-        old_log_probs: Tensor,
-        advantages: Tensor,
-        returns: Tensor,
-        old_values: Tensor,
-    ) -> tuple[PPOTerms, Slopes]:
-        """Return `terms` and the total's gradient in closed form, without a graph; all inputs `[B]`.
-
-        d/d log_prob = -A r / B where the surrogate is not clipped, else 0; d/d entropy = -ent_coef / B;
-        d/d V = 2 vf_coef (V - R) / B. With `clip_vloss`, where the clipped value has the larger error,
-        d/d V has the clipped value in place of V inside the clipping range, and is 0 outside.
-        """
-        clip_eps, n = self.clip_eps, len(log_probs)
-        log_ratio = log_probs - old_log_probs
-        ratio = log_ratio.exp()
-        clipped = ratio.clamp(1.0 - clip_eps, 1.0 + clip_eps)
-        surrogate, bound = ratio * advantages, clipped * advantages
-        policy = torch.min(surrogate, bound).mean().neg_()
-        is_active = surrogate <= bound
-        old = old_values if self.clip_vloss else None
-        value, to_values = _value_terms(values, returns, old, clip_eps, self.vf_coef / n)
-        mean_entropy = entropy.mean()
-        total = policy + self.vf_coef * value - self.ent_coef * mean_entropy
-        ratio_change = ratio.sub_(1.0)
-        approx_kl = (ratio_change - log_ratio).mean()
-        clip_fraction = (ratio_change.abs_() > clip_eps).to(ratio_change.dtype).mean()
-        to_entropy = torch.full_like(values, -self.ent_coef / n) if self.ent_coef else None
-        slopes = Slopes(surrogate.mul_(is_active).mul_(-1.0 / n), to_entropy, to_values)
-        return PPOTerms(total, policy, value, mean_entropy, approx_kl, clip_fraction), slopes
-
-
-def _value_terms(
-    values: Tensor, returns: Tensor, old_values: Tensor | None, clip_eps: float, weight: float
-) -> tuple[Tensor, Tensor]:
-    """Return the value loss and `weight * B` times its gradient with respect to `values`."""
-    error = values - returns
-    if old_values is None:
-        return error.square().mean(), error.mul_(2.0 * weight)
-    change = values - old_values
-    bounded = change.clamp(-clip_eps, clip_eps)
-    clipped_error = old_values + bounded - returns
-    is_unclipped = error.square() >= clipped_error.square()
-    gradient = torch.where(is_unclipped, error, clipped_error * (change == bounded))
-    loss = torch.max(error.square(), clipped_error.square()).mean()
-    return loss, gradient.mul_(2.0 * weight)
 
 
 def _require_shape(n_rows: int, tensors: Mapping[str, Tensor]) -> None:

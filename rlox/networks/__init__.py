@@ -17,6 +17,7 @@ from rlox.networks.gaussians import (
     SquashedSDEPolicy,
     squashed_log_prob,
 )
+from rlox.networks.gradients import learned
 from rlox.networks.mlp import (
     EnsembleMLP,
     inference_function,
@@ -25,11 +26,9 @@ from rlox.networks.mlp import (
     mlp,
     orthogonal_init,
     resolve_widths,
-    trace,
 )
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
 from rlox.networks.recurrent import RecurrentLayers
-from rlox.networks.traced import Traced, gradient_of, learned, way_back
 
 __all__ = [
     "CONVOLUTIONS",
@@ -45,10 +44,8 @@ __all__ = [
     "RecurrentLayers",
     "SquashedGaussianPolicy",
     "SquashedSDEPolicy",
-    "Traced",
     "add_encoder",
     "encoder_cost",
-    "gradient_of",
     "inference_function",
     "init_orthogonal_encoder",
     "init_weights",
@@ -60,6 +57,4 @@ __all__ = [
     "q_values",
     "resolve_widths",
     "squashed_log_prob",
-    "trace",
-    "way_back",
 ]

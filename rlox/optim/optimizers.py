@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError
-from rlox.networks.traced import gradients_of
+from rlox.networks.gradients import gradients_of
 from rlox.parameters.layout import Layout, restore_moments
 from rlox.parameters.optimizer import ADAM_EPS
 from rlox.stopping import raise_if_expired
@@ -72,7 +72,7 @@ class FlatParameters:
     def backward(self, loss: Tensor, max_norm: float | None) -> Tensor:
         """Compute the gradients of `loss`; return their norm, and clip it to `max_norm` if given."""
         self._attach_gradients()
-        torch._foreach_copy_(self._gradients, gradients_of([loss], self.parameters, [torch.ones_like(loss)]))
+        torch._foreach_copy_(self._gradients, gradients_of(loss, self.parameters))
         return self._clip(max_norm)
 
     def clip(self, max_norm: float | None) -> Tensor:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rlox.policies.discrete import DiscretePolicy
     from rlox.policies.factored import FactoredPolicy, MaskedFactoredPolicy
     from rlox.policies.masking import MaskedDiscretePolicy
-    from rlox.policies.scored import Scored
     from rlox.policies.user_policy import UserPolicy, as_actor_critic, require_policy_fits
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "MaskedDiscretePolicy",
     "MaskedFactoredPolicy",
     "SDEPolicy",
-    "Scored",
     "UserPolicy",
     "as_actor_critic",
     "require_policy_fits",
@@ -37,7 +35,6 @@ __getattr__ = lazy_getattr(
         "discrete": ("DiscretePolicy",),
         "factored": ("FactoredPolicy", "MaskedFactoredPolicy"),
         "masking": ("MaskedDiscretePolicy",),
-        "scored": ("Scored",),
         "user_policy": ("UserPolicy", "as_actor_critic", "require_policy_fits"),
     },
 )

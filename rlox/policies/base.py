@@ -19,8 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlox.networks.traced import require_trainable_values
-from rlox.policies.scored import Scored, evaluate_with_autograd
+from rlox.networks.gradients import require_gradient, require_trainable_values
 
 __all__ = [
     "ACTING_METHODS",
@@ -28,6 +27,7 @@ __all__ = [
     "Policy",
     "Sampler",
     "dispatch_evaluation",
+    "evaluate_for_update",
     "evaluation_mode",
     "find_most_derived",
 ]
@@ -52,9 +52,7 @@ _ROW_METHODS = (
     "q_values",
     "sample",
     "score",
-    "scored",
     "scoring_inputs",
-    "trace",
     "value",
 )
 
@@ -141,7 +139,7 @@ class ActorCritic(Policy):
     most derived class defines (`find_most_derived`). A method that is set on the object has precedence.
     """
 
-    _has_checked_values = False  # whether the gradient of the values was checked
+    has_checked_values = False  # whether `evaluate_for_update` checked the gradient of the values
 
     @abstractmethod
     def sampler(self, n_steps: int, n_envs: int, generator: torch.Generator) -> Sampler:
@@ -158,18 +156,6 @@ class ActorCritic(Policy):
     @abstractmethod
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the log-probability of `actions`, the entropy and the value, each `[B]`."""
-
-    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """Return the detached results of `evaluate_actions`, with their backward pass."""
-        return evaluate_with_autograd(lambda: self._evaluate_and_check(obs, actions), self.parameters())
-
-    def _evaluate_and_check(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        log_prob, entropy, value = dispatch_evaluation(self, obs, actions)
-        if not self._has_checked_values and log_prob.requires_grad:
-            if not value.requires_grad:
-                require_trainable_values(lambda: self.get_value(obs), log_prob, self)
-            self._has_checked_values = True
-        return log_prob, entropy, value
 
     @abstractmethod
     def get_value(self, obs: Tensor) -> Tensor:
@@ -218,6 +204,21 @@ def dispatch_evaluation(policy: ActorCritic, obs: Tensor, actions: Tensor) -> tu
     if find_most_derived(policy, "evaluate_actions", "get_logprob_and_entropy") == "evaluate_actions":
         return policy.evaluate_actions(obs, actions)
     return *policy.get_logprob_and_entropy(obs, actions), policy.get_value(obs)
+
+
+def evaluate_for_update(policy: ActorCritic, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return log-probability, entropy and value, each `[B]`, for a loss; autograd must be on.
+
+    `ConfigError` if the log-probability has no gradient. The first call also raises it if the value has none
+    although it depends on parameters that nothing else trains.
+    """
+    log_prob, entropy, value = dispatch_evaluation(policy, obs, actions)
+    require_gradient("the policy's log-probability has", log_prob)
+    if not policy.has_checked_values:
+        if not value.requires_grad:
+            require_trainable_values(lambda: policy.get_value(obs), log_prob, policy)
+        policy.has_checked_values = True
+    return log_prob, entropy, value
 
 
 def _with_cloned_arguments(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,6 @@ from rlox.networks.gaussians import LOG_SQRT_2PI, log_normal
 from rlox.policies.base import Sampler
 from rlox.policies.heads import normal_noise, sample_vectors, score_vectors
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.scored import Scored, evaluate_vectors
 
 __all__ = ["ContinuousPolicy", "SDEPolicy"]
 
@@ -62,12 +61,6 @@ class ContinuousPolicy(GaussianPolicy):
         """Return log-probability, entropy and value, each `[B]`."""
         scores = score_vectors(self.actor(obs), self.log_std, actions)
         return *scores, self.get_value(obs)
-
-    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
-        if (traced := self.traced(obs, ContinuousPolicy)) is None:
-            return super().scored(obs, actions)
-        return evaluate_vectors(*traced, self.log_std, actions)
 
     def get_action_and_logprob(
         self, obs: Tensor, generator: torch.Generator | None = None

@@ -11,7 +11,6 @@ from rlox.networks import inference_function, resolve_widths
 from rlox.policies.base import Sampler, find_most_derived
 from rlox.policies.heads import choice_noise, gumbel, score_choices
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.scored import Scored, evaluate_choices
 
 __all__ = ["DiscretePolicy"]
 
@@ -68,12 +67,6 @@ class DiscretePolicy(MLPActorCritic):
     def evaluate_actions(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probability, entropy and value, each `[B]`."""
         return *score_choices(self.logits(obs), actions), self.get_value(obs)
-
-    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
-        if (traced := self.traced(obs, DiscretePolicy)) is None:
-            return super().scored(obs, actions)
-        return evaluate_choices(*traced, actions)
 
     def mode(self, obs: Tensor) -> Tensor:
         """Return the most likely action `[B]`."""

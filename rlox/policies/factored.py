@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.errors import ConfigError
-from rlox.networks import Traced, gradient_of, inference_function
+from rlox.networks import inference_function
 from rlox.policies.base import NoiseBlocks, Sampler, find_most_derived
 from rlox.policies.heads import MASKED_LOGIT, Head, HeadSampler, gumbel, score_vectors
 from rlox.policies.mlp import MLPActorCritic
-from rlox.policies.scored import Scored, evaluate_logits, evaluate_means
 
 __all__ = ["FactoredHead", "FactoredPolicy", "MaskedFactoredPolicy"]
 
@@ -161,13 +160,6 @@ class FactoredPolicy(MLPActorCritic):
         """Return log-probability, entropy and value, each `[B]`."""
         return *self.head.score(self.outputs(obs), actions), self.get_value(obs)
 
-    def scored(self, obs: Tensor, actions: Tensor) -> Scored:
-        """Return detached scores with hand-derived gradients, or autograd's if methods are overridden."""
-        has_own_head = type(self.head) is not FactoredHead
-        if has_own_head or (traced := self.traced(obs, FactoredPolicy)) is None:
-            return super().scored(obs, actions)
-        return evaluate_factors(*traced, self.head, actions)
-
     def mode(self, obs: Tensor) -> Tensor:
         """Return the most likely choices and the means, `[B, len(choices) + vector]`."""
         return self.head.mode(self._choose_outputs_function()(obs))
@@ -203,31 +195,3 @@ class MaskedFactoredPolicy(FactoredPolicy):
             return outputs.masked_fill(is_forbidden, MASKED_LOGIT)
 
         return mask_outputs
-
-
-def evaluate_factors(actor: Traced, critic: Traced, head: FactoredHead, actions: Tensor) -> Scored:
-    """Score actions `[B, len(choices) + vector]` by the outputs of a head, with hand-derived gradients."""
-    outputs, log_std = actor.out, head.log_std
-    choice_log_probs, choice_entropies, back = evaluate_logits(
-        head.pad_logits(outputs, MASKED_LOGIT), head.choice_index(actions)
-    )
-    log_probs, entropy = choice_log_probs.sum(-1), choice_entropies.sum(-1)
-    if log_std is not None:
-        vector_terms = evaluate_means(outputs[..., head.n_logits :], log_std, head.vector_part(actions))
-        log_probs, entropy = log_probs + vector_terms[0], entropy + vector_terms[1]
-
-    def learn(to_log_probs: Tensor, to_entropy: Tensor | None, to_values: Tensor) -> None:
-        # the gradient of a sum is the gradient of each of its terms
-        to_choice_log_probs = to_log_probs.unsqueeze(-1).expand_as(choice_log_probs)
-        to_choice_entropies = (
-            None if to_entropy is None else to_entropy.unsqueeze(-1).expand_as(choice_log_probs)
-        )
-        to_outputs = back(to_choice_log_probs, to_choice_entropies).flatten(1).index_select(1, head.places)
-        if log_std is not None:
-            to_means, to_log_std = vector_terms[2](to_log_probs, to_entropy)
-            gradient_of(log_std).copy_(to_log_std)
-            to_outputs = torch.cat([to_outputs, to_means], -1)
-        actor.learn(to_outputs)
-        critic.learn(to_values.unsqueeze(-1))
-
-    return Scored(log_probs, entropy, critic.out.squeeze(-1), learn)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from rlox.networks import Traced, is_hooked, mlp, orthogonal_init, trace
+from rlox.networks import mlp, orthogonal_init
 from rlox.networks.mlp import parse_widths
 from rlox.policies.base import ACTING_METHODS, ActorCritic
 
@@ -15,7 +15,7 @@ __all__ = ["MLPActorCritic"]
 
 SCORING_METHODS = ("evaluate_actions", "get_logprob_and_entropy", "get_value", "logits", "outputs")
 # Methods that rollouts and updates call, and that an engine in Rust replaces.
-GUARDED_METHODS = (*SCORING_METHODS, *ACTING_METHODS, "scored")
+GUARDED_METHODS = (*SCORING_METHODS, *ACTING_METHODS)
 
 
 class MLPActorCritic(ActorCritic):
@@ -42,20 +42,6 @@ class MLPActorCritic(ActorCritic):
         if ortho_init:
             orthogonal_init(self.actor, 0.01)
             orthogonal_init(self.critic, 1.0)
-
-    def traced(self, obs: Tensor, policy_class: type) -> tuple[Traced, Traced] | None:
-        """Return traces of actor and critic; None if `evaluate_actions` must be called instead.
-
-        Another class than `policy_class`, or an object with replaced methods, may compute something else. So
-        the result is None for these. It is also None if the policy has hooks, or if actor and critic share
-        parameters, whose gradient is the sum of both networks' gradients.
-        """
-        is_replaced = any(name in self.__dict__ for name in SCORING_METHODS)
-        if type(self) is not policy_class or is_replaced or is_hooked(self):
-            return None
-        actor, critic = trace(self.actor, obs), trace(self.critic, obs)
-        is_disjoint = {id(p) for p in actor.parameters}.isdisjoint(map(id, critic.parameters))
-        return (actor, critic) if is_disjoint else None
 
     def get_value(self, obs: Tensor) -> Tensor:
         """Return V(obs), `[B]`."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rlox.envs.actions import ActionCodec
 from rlox.errors import ConfigError
-from rlox.networks.traced import REGISTRATION_REMEDY, learned, require_gradient
+from rlox.networks.gradients import REGISTRATION_REMEDY, learned, require_gradient
 from rlox.policies.base import (
     ACTING_METHODS,
     ActorCritic,

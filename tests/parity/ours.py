@@ -100,7 +100,7 @@ def noting(terms: Callable[..., Any], totals: list[Tensor]) -> Callable[..., Any
 
     def noted(*arguments: Any) -> Any:
         found = terms(*arguments)
-        totals.append(found[0].total)
+        totals.append(found.total.detach())
         return found
 
     return noted

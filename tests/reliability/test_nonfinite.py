@@ -153,22 +153,22 @@ def test_a_nonfinite_loss_or_gradient_stops_the_run_with_its_name(
 
     def damage() -> None:
         if where == "loss":
-            terms_and_slopes = learner._terms
+            terms_of = learner._terms
 
             def damaged(*args: Any) -> Any:
-                terms, slopes = terms_and_slopes(*args)
-                return terms._replace(value=terms.value * value), slopes
+                terms = terms_of(*args)
+                return terms._replace(value=terms.value * value)
 
             learner._terms = damaged
             return
-        clip = learner.optimizer.clip
+        backward = learner.optimizer.backward
 
-        def clipped(limit: float) -> Any:
-            clip(limit)
+        def damaged_backward(loss: Any, limit: float) -> Any:
+            backward(loss, limit)
             learner.optimizer.gradient[0] = value
             return torch.linalg.vector_norm(learner.optimizer.gradient)
 
-        learner.optimizer.clip = clipped
+        learner.optimizer.backward = damaged_backward
 
     damage_fourth_rollout(algorithm, damage)
     with try_case(where, value):

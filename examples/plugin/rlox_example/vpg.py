@@ -19,22 +19,18 @@ class VPGLearner(PolicyLearner):
         super().__init__(policy, Adam(policy, config.initial("learning_rate")))
         self.config = config
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch, clock):
         """Learn from one rollout."""
         config, rows = self.config, batch.rows()
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         advantages = standardize(rows.advantages)
-        scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)
-        policy = policy_gradient(scored.log_probs, advantages)
-        value = value_loss(scored.values, rows.returns)
-        # the derivatives of the loss by log-probabilities, entropies and values
-        scored.learn(-advantages / n, None, (scored.values - rows.returns) * (2 * config.vf_coef / n))
-        norm = self.optimizer.clip(config.max_grad_norm)
-        self.optimizer.step()
-        row = torch.stack([policy, value, norm])
+        log_probs, _, values = self.policy.evaluate_actions(rows.obs, rows.actions)
+        policy, value = policy_gradient(log_probs, advantages), value_loss(values, rows.returns)
+        norm = self.optimizer.minimize(policy + config.vf_coef * value, config.max_grad_norm)
+        row = torch.stack([policy, value, norm]).detach()
         require_finite(row[None], METRIC_NAMES, f"step {clock.now}")
-        return Update(dict(zip(METRIC_NAMES, row.tolist(), strict=True)), count=1, samples=n)
+        return Update(dict(zip(METRIC_NAMES, row.tolist(), strict=True)), count=1, samples=len(rows.obs))
 
 
 def make(config, context):

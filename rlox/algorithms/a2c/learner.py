@@ -11,6 +11,7 @@ from rlox.configs import A2CConfig
 from rlox.losses import policy_gradient, standardize, value_loss
 from rlox.optim import Adam, RMSprop
 from rlox.policies import ActorCritic
+from rlox.policies.base import evaluate_for_update
 from rlox.training.learner import PolicyLearner, require_finite, require_finite_parameters
 from rlox.types import Clock, Minibatch, Rollout, Update
 
@@ -25,7 +26,7 @@ class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
         super().__init__(policy, self.optimizer)
         self.config = config
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         ent_coef = self._apply_schedules(clock)
@@ -38,21 +39,12 @@ class A2CLearner(A2CLearnerMixin, PolicyLearner[ActorCritic]):
         """Take one gradient step on all rows and return the metrics `METRIC_NAMES`."""
         config = self.config
         advantages = standardize(rows.advantages) if config.normalize_advantages else rows.advantages
-        scored, n = self.policy.scored(rows.obs, rows.actions), len(rows.obs)
-        values, entropy = scored.values, scored.entropy.mean()
-        policy_term, value_term = (
-            policy_gradient(scored.log_probs, advantages),
-            value_loss(values, rows.returns),
-        )
+        log_probs, entropies, values = evaluate_for_update(self.policy, rows.obs, rows.actions)
+        policy_term, value_term = policy_gradient(log_probs, advantages), value_loss(values, rows.returns)
+        entropy = entropies.mean()
         total = policy_term + config.vf_coef * value_term - ent_coef * entropy
-        scored.learn(
-            advantages * (-1.0 / n),
-            torch.full_like(values, -ent_coef / n) if ent_coef else None,
-            (values - rows.returns) * (2.0 * config.vf_coef / n),
-        )
-        norm = self.optimizer.clip(config.max_grad_norm)
-        self.optimizer.step()
-        row = torch.stack([policy_term, value_term, entropy, total, norm])
+        norm = self.optimizer.minimize(total, config.max_grad_norm)
+        row = torch.stack([policy_term, value_term, entropy, total, norm]).detach()
         require_finite(row[None], METRIC_NAMES, label)
         require_finite_parameters(self.policy, self.optimizer.vector, label)
         return dict(zip(METRIC_NAMES, row.tolist(), strict=True))

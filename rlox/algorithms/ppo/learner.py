@@ -14,9 +14,10 @@ from rlox.algorithms.assembly.on_policy import update_label
 from rlox.algorithms.assembly.torch_policies import explained_variance
 from rlox.algorithms.ppo.common import METRIC_NAMES, PPOLearnerMixin
 from rlox.configs import PPOConfig
-from rlox.losses import PPOLoss, PPOTerms, Slopes, standardize
+from rlox.losses import PPOLoss, PPOTerms, standardize
 from rlox.optim import Adam
-from rlox.policies import ActorCritic, Scored
+from rlox.policies import ActorCritic
+from rlox.policies.base import evaluate_for_update
 from rlox.rng import Streams
 from rlox.training.learner import PolicyLearner, require_finite, require_finite_parameters
 from rlox.types import Clock, Minibatch, Rollout, Update
@@ -71,7 +72,7 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
     Subclasses define the minibatches and how the policy evaluates them.
     """
 
-    @torch.no_grad()
+    @torch.enable_grad()
     def update(self, batch: Rollout, clock: Clock) -> Update:
         """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         self._apply_schedules(clock)
@@ -98,8 +99,8 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
         """Yield disjoint minibatches that cover every valid row once; `order(n)` returns a permutation."""
 
     @abstractmethod
-    def _evaluate(self, minibatch: M) -> Scored:
-        """Compute the policy's log-probabilities, entropies and values for a minibatch."""
+    def _evaluate(self, minibatch: M) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute the policy's log-probabilities, entropies and values for a minibatch, with gradients."""
 
     def _permutation(self, index: int, epoch: int, count: int) -> Tensor:
         return torch.from_numpy(self._minibatch_order(index, epoch, count))
@@ -121,25 +122,24 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
     def _step(self, minibatch: M) -> Tensor | None:
         """Take one gradient step and return its metrics; past 1.5 * `target_kl` take none and return None.
 
-        The policy's outputs and saved activations are freed before those of the next minibatch are computed.
+        The graph of the loss is freed before that of the next minibatch is built.
         """
-        scored = self._evaluate(minibatch)
-        terms, slopes = self._terms(scored, minibatch)
+        terms = self._terms(minibatch)
         if self._is_past_target_kl(terms):
             return None
-        scored.learn(*slopes)
-        norm = self.optimizer.clip(self.config.max_grad_norm)
-        self.optimizer.step()
-        return torch.stack([*terms[1:], terms.total, norm])
+        norm = self.optimizer.minimize(terms.total, self.config.max_grad_norm)
+        return torch.stack([*terms[1:], terms.total.detach(), norm])
 
-    def _terms(self, scored: Scored, minibatch: M) -> tuple[PPOTerms, Slopes]:
+    def _terms(self, minibatch: M) -> PPOTerms:
+        """Compute the loss, which is minimised, and its terms."""
+        log_probs, entropy, values = self._evaluate(minibatch)
         advantages = minibatch.advantages
         if self.config.normalize_advantages:
             advantages = standardize(advantages)
-        return self.loss.gradient(
-            scored.log_probs,
-            scored.entropy,
-            scored.values,
+        return self.loss.terms(
+            log_probs,
+            entropy,
+            values,
             minibatch.log_probs,
             advantages,
             minibatch.returns,
@@ -157,5 +157,5 @@ class PPOLearner(ClippedLearner[ActorCritic, Minibatch]):
     def _minibatches(self, batch: Rollout, order: Callable[[int], Tensor]) -> Iterator[Minibatch]:
         return batch.minibatches(batch.ordered_indices(order), self.config.batch_size)
 
-    def _evaluate(self, minibatch: Minibatch) -> Scored:
-        return self.policy.scored(minibatch.obs, minibatch.actions)
+    def _evaluate(self, minibatch: Minibatch) -> tuple[Tensor, Tensor, Tensor]:
+        return evaluate_for_update(self.policy, minibatch.obs, minibatch.actions)

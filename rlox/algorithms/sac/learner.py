@@ -22,7 +22,7 @@ from rlox.networks import (
     inference_function,
     init_weights,
 )
-from rlox.networks.traced import require_gradient, require_path
+from rlox.networks.gradients import require_gradient, require_path
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import CategoricalExploration, NoisyExploration
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy

@@ -11,7 +11,7 @@ from rlox.algorithms.td3.learner import TD3Learner, build_encoded_policy
 from rlox.configs import RunConfig, TD3BCConfig
 from rlox.envs.actions import ActionCodec
 from rlox.networks.critics import q_values
-from rlox.networks.traced import require_path
+from rlox.networks.gradients import require_path
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.training.components import BuildContext
 from rlox.training.learner import NoiseFunction, UpdateNoise

@@ -42,13 +42,13 @@ def recorded(learner: PPOLearner) -> list[dict[str, Tensor]]:
     names = (
         "log_probs", "entropy", "values", "old_log_probs", "advantages", "returns", "old_values",
     )  # fmt: skip
-    original = learner.loss.gradient
+    original = learner.loss.terms
 
     def noted(*args: Tensor) -> Any:
         calls.append(dict(zip(names, (a.detach().clone() for a in args), strict=True)))
         return original(*args)
 
-    learner.loss.gradient = noted  # type: ignore[method-assign]
+    learner.loss.terms = noted  # type: ignore[method-assign]
     return calls
 
 
@@ -93,9 +93,7 @@ def test_the_first_gradient_is_that_of_a2c(kind: str) -> None:
     rollout, policy = rollout_of(algorithm), algorithm.policy
     rows = next(rollout.sample_minibatches(16, shuffle=False))
     expected = torch.autograd.grad(a2c_loss(policy, rows, 0.3, 0.02), list(policy.parameters()))
-    with torch.no_grad():
-        scored = algorithm.learner._evaluate(rows)
-        scored.learn(*algorithm.learner._terms(scored, rows)[1])
+    algorithm.learner.optimizer.backward(algorithm.learner._terms(rows).total, None)
     for ours, a2c in zip(policy.parameters(), expected, strict=True):
         assert torch.allclose(ours.grad, a2c, rtol=1e-4, atol=1e-6)
 
@@ -221,13 +219,13 @@ def test_schedules_are_read_once_a_rollout_and_used() -> None:
     algorithm = ppo(anneal_lr=True, anneal_clip=True)
     seen: list[tuple[float, float]] = []
     learner = algorithm.learner
-    original = learner.loss.gradient
+    original = learner.loss.terms
 
     def noted(*args: Tensor) -> Any:
         seen.append((learner.optimizer.lr, learner.loss.clip_eps))
         return original(*args)
 
-    learner.loss.gradient = noted  # type: ignore[method-assign]
+    learner.loss.terms = noted  # type: ignore[method-assign]
     algorithm.train(4 * 80)
     per_rollout = 10 * 5
     expected = [(3e-4 * r, 0.2 * r) for r in (1.0, 0.75, 0.5, 0.25)]

@@ -58,7 +58,7 @@ def furthest_ratio(algorithm: RecurrentPPO, rollout: Rollout) -> float:
     far = 0.0
     for minibatch in sequence_minibatches(rollout, 40, shuffled(rollout, 0)):
         with torch.no_grad():
-            log_probs, _, values, _ = algorithm.learner._evaluate(minibatch)
+            log_probs, _, values = algorithm.learner._evaluate(minibatch)
         far = max(far, float(((log_probs - minibatch.log_probs).exp() - 1).abs().max()))
         far = max(far, float((values - minibatch.values).abs().max()))
     return far
@@ -111,12 +111,10 @@ def evaluated(algorithm: RecurrentPPO, minibatch: SequenceMinibatch) -> Any:
 
 
 def gradient(algorithm: RecurrentPPO, minibatch: SequenceMinibatch) -> tuple[float, Tensor]:
-    with torch.no_grad():
-        scored = algorithm.learner._evaluate(minibatch)
-        terms, slopes = algorithm.learner._terms(scored, minibatch)
-        scored.learn(*slopes)
+    terms = algorithm.learner._terms(minibatch)
+    algorithm.learner.optimizer.backward(terms.total, None)
     parts = [parameter.grad.flatten().clone() for parameter in algorithm.policy.parameters()]
-    return float(terms.total), torch.cat(parts)
+    return float(terms.total.detach()), torch.cat(parts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -228,8 +226,7 @@ def test_the_loss_and_the_advantages_are_of_valid_rows_only() -> None:
     assert len(minibatch.returns) == 116
     assert sorted(minibatch.returns.tolist()) == sorted(rollout.returns[valid].tolist())
     with torch.no_grad():
-        scored = algorithm.learner._evaluate(minibatch)
-        terms, _ = algorithm.learner._terms(scored, minibatch)
+        terms = algorithm.learner._terms(minibatch)
     assert float(terms.approx_kl) == pytest.approx(0.0, abs=1e-6)
     # with ratio 1 the loss of the policy is minus the mean of standardised advantages
     assert float(terms.policy) == pytest.approx(0.0, abs=1e-5)

@@ -245,20 +245,20 @@ def test_a_shared_encoder_learns_from_both_losses_and_separate_ones_from_one() -
     generator = torch.Generator().manual_seed(0)
     rows = torch.randint(0, 256, (6, 147), dtype=torch.uint8, generator=generator)
     taken = torch.zeros(6, dtype=torch.long)
-    nothing, some = torch.zeros(6), torch.ones(6)
 
-    def moved(policy: Any, encoder: Any, *slopes: Tensor) -> bool:
-        scored = policy.scored(rows, taken)
-        scored.learn(slopes[0], None, slopes[1])
-        return any(bool(p.grad.abs().sum()) for p in encoder.parameters())
+    def is_moved(policy: Any, encoder: Any, result: int) -> bool:
+        policy.evaluate_actions(rows, taken)[result].sum().backward()
+        moved = any(p.grad is not None and bool(p.grad.any()) for p in encoder.parameters())
+        policy.zero_grad()
+        return moved
 
-    with torch.no_grad():
-        assert moved(both, both.encoder, some, nothing)
-        assert moved(both, both.encoder, nothing, some)
-        assert moved(apart, apart.actor[0], some, nothing)
-        assert not moved(apart, apart.actor[0], nothing, some)
-        assert not moved(apart, apart.critic[0], some, nothing)
-        assert moved(apart, apart.critic[0], nothing, some)
+    log_probs, values = 0, 2
+    assert is_moved(both, both.encoder, log_probs)
+    assert is_moved(both, both.encoder, values)
+    assert is_moved(apart, apart.actor[0], log_probs)
+    assert not is_moved(apart, apart.actor[0], values)
+    assert not is_moved(apart, apart.critic[0], log_probs)
+    assert is_moved(apart, apart.critic[0], values)
     assert count(apart) - count(both) == count(both.encoder)
 
 

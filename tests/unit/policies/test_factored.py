@@ -17,7 +17,6 @@ from rlox.algorithms import PPO
 from rlox.errors import CheckpointError, ConfigError
 from rlox.policies import DiscretePolicy, FactoredPolicy, MaskedFactoredPolicy
 from rlox.policies.factored import FactoredHead
-from rlox.policies.scored import evaluate_with_autograd
 
 SHAPES = [((3, 2, 4), 2), ((3, 2, 4), 0), ((2, 2, 2), 1), ((5,), 0), ((1, 3), 1)]
 
@@ -68,28 +67,6 @@ def test_log_probs_and_entropies_equal_torchs_distributions(choices: Any, vector
     assert actions.shape == (64, len(choices) + vector)
     assert actions.dtype == (torch.float32 if vector else torch.int64)
     torch.testing.assert_close(head.score(outputs, actions), by_torch(head, outputs, actions))
-
-
-@pytest.mark.parametrize(("choices", "vector"), SHAPES)
-def test_hand_derived_gradients_of_factored_policies_equal_autograd(choices: Any, vector: int) -> None:
-    torch.manual_seed(1)
-    policy = FactoredPolicy(3, choices, vector, (8,), log_std_init=0.2)
-    obs, slopes = torch.randn(16, 3), torch.randn(3, 16)
-    actions = policy.sample(obs, torch.Generator().manual_seed(2))
-    found = []
-    for of in (
-        policy.scored,
-        lambda *rows: evaluate_with_autograd(lambda: policy.evaluate_actions(*rows), policy.parameters()),
-    ):
-        for entropy in (slopes[1], None):
-            policy.zero_grad()
-            with torch.no_grad():
-                scored = of(obs, actions)
-                scored.learn(slopes[0], entropy, slopes[2])
-            found.append((scored[:3], [p.grad.clone() for p in policy.parameters()]))  # type: ignore[union-attr]
-    assert policy.traced(obs, FactoredPolicy) is not None
-    torch.testing.assert_close(found[:2], found[2:])
-    assert not any(torch.equal(a, b) for a, b in zip(found[0][1][:1], found[1][1][:1], strict=True))
 
 
 def test_a_single_choice_is_scored_as_a_discrete_one() -> None:
@@ -189,9 +166,8 @@ def test_each_masked_factor_is_a_distribution_over_its_allowed_choices(choices: 
 def test_masked_choices_give_their_output_weights_no_gradient() -> None:
     policy = MaskedFactoredPolicy(1, (2, 2), 0, (4,), ortho_init=False)
     obs = torch.tensor([[0.3, 1.0, 0.0, 1.0, 1.0]]).expand(8, -1)  # the first choice allows only 0
-    with torch.no_grad():
-        scored = policy.scored(obs, torch.zeros(8, 2, dtype=torch.int64))
-        scored.learn(torch.ones(8), torch.ones(8), torch.zeros(8))
+    log_probs, entropy, _ = policy.evaluate_actions(obs, torch.zeros(8, 2, dtype=torch.int64))
+    (log_probs + entropy).sum().backward()
     last: Any = policy.actor[-1]
     assert not last.weight.grad[:2].any()
     assert last.weight.grad[2:].any()

@@ -1,14 +1,7 @@
-"""Network outputs with their backward pass: by hand-derived gradients or by autograd.
-
-PPO and A2C run a network forward once and backward once. With their small networks building torch's graph
-takes as long as the arithmetic, so known layers have hand-derived gradients (`rlox.networks.mlp`); any other
-network uses torch's autograd. In both cases the gradients of the parameters replace the previous contents of
-their `grad`.
-"""
+"""Gradients by autograd, with errors for policies and losses through which nothing would be learned."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,52 +13,17 @@ from rlox.errors import ConfigError
 
 __all__ = [
     "REGISTRATION_REMEDY",
-    "Graph",
-    "Traced",
-    "gradient_of",
     "gradients_of",
     "learned",
     "require_gradient",
     "require_path",
     "require_trainable_values",
-    "way_back",
 ]
 
 
 REGISTRATION_REMEDY = (
     "keep layers as attributes or in a torch.nn.ModuleList, not in a plain list, and detach nothing"
 )
-
-
-class Traced(ABC):
-    """The detached output `out` for one input, and its backward pass; call it only once.
-
-    Create and use it while autograd is off. `learn` writes the gradients of `parameters`.
-    """
-
-    out: Tensor
-    parameters: Sequence[Tensor]
-
-    @abstractmethod
-    def learn(self, gradient: Tensor) -> None:
-        """Write the gradients of the parameters, given that of `out`."""
-
-
-class Graph(Traced):
-    """Traces any function of `x` with `parameters`, by autograd."""
-
-    def __init__(
-        self, function: Callable[[Tensor], Tensor], x: Tensor, parameters: Iterable[nn.Parameter]
-    ) -> None:
-        with torch.enable_grad():
-            self._out = function(x.detach())
-        self.out = self._out.detach()
-        self.parameters = learned(parameters)
-        self._learn = way_back([self._out], self.parameters)
-
-    def learn(self, gradient: Tensor) -> None:
-        """Write the gradients of the parameters, by autograd."""
-        self._learn(gradient)
 
 
 def require_gradient(subject: str, output: Tensor) -> None:
@@ -136,41 +94,19 @@ def learned(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
     return [p for p in parameters if p.requires_grad]
 
 
-def gradients_of(
-    outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter], slopes: Sequence[Tensor | None]
-) -> list[Tensor]:
-    """Return the gradients of `parameters` by autograd, given those of `outputs`; None counts as 0.
+def gradients_of(loss: Tensor, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+    """Return the gradients of a scalar `loss` with respect to `parameters`; 0 for one it does not depend on.
 
-    It raises `ConfigError` if autograd recorded none of the outputs, or if they depend on none of the
-    parameters.
+    It raises `ConfigError` if autograd did not record the loss, or if it depends on none of the parameters.
     """
-    pairs = [
-        (out, slope.sum_to_size(out.shape))
-        for out, slope in zip(outputs, slopes, strict=True)
-        if slope is not None and out.requires_grad
-    ]
-    if not pairs:
-        raise _missing_gradient_error("the network's output has")
-    outs, grads = zip(*pairs, strict=True)
-    found = torch.autograd.grad(outs, parameters, grads, allow_unused=True)
+    require_gradient("the loss has", loss)
+    found = torch.autograd.grad(loss, parameters, allow_unused=True)
     if parameters and all(gradient is None for gradient in found):
         raise ConfigError(
-            "nothing can be learned: the network's output depends on none of its parameters; "
+            "nothing can be learned: the loss depends on none of the parameters to learn; "
             f"{REGISTRATION_REMEDY}"
         )
     return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
-
-
-def way_back(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> Callable[..., None]:
-    """Return the backward function of `outputs`, by autograd: it writes the gradients of `parameters`.
-
-    It takes a gradient for each output, as `gradients_of` does.
-    """
-
-    def back(*slopes: Tensor | None) -> None:
-        torch._foreach_copy_([gradient_of(p) for p in parameters], gradients_of(outputs, parameters, slopes))
-
-    return back
 
 
 def require_path(output: Tensor, inputs: Tensor, subject: str) -> None:
@@ -185,10 +121,3 @@ def require_path(output: Tensor, inputs: Tensor, subject: str) -> None:
             f"nothing can be learned: no gradient leads from the critics' values to {subject}; a critic must "
             "not detach its inputs"
         )
-
-
-def gradient_of(parameter: Tensor) -> Tensor:
-    """Return the memory for the gradient of `parameter`: a part of an optimizer's vector, or its own."""
-    if parameter.grad is None:
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad

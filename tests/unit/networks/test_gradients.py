@@ -1,4 +1,4 @@
-"""Tests that changed networks learn with autograd's gradients or are refused by name."""
+"""Tests that optimizers find the gradients of changed networks, or refuse these by name."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from rlox.algorithms import DQN, PPO, SAC, TD3
 from rlox.errors import ConfigError
-from rlox.networks import mlp, trace
-from rlox.networks.mlp import Layers, times
-from rlox.networks.traced import Graph, way_back
+from rlox.losses import PPOLoss
+from rlox.networks import mlp
+from rlox.networks.gradients import gradients_of
 from rlox.optim import Adam
 from rlox.policies import ContinuousPolicy, DiscretePolicy
+from rlox.policies.base import evaluate_for_update
 from rlox.policies.masking import MaskedDiscretePolicy
 
 B, OBS, N = 12, 4, 3
@@ -74,51 +75,42 @@ ODD: dict[str, Callable[[Any], None]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_a_changed_policy_scores_actions_as_it_evaluates_them(odd: str) -> None:
+def test_a_changed_policy_has_the_gradients_of_torchs_backward(odd: str) -> None:
     policy = DiscretePolicy(OBS, N, net_arch=(8,))
     ODD[odd](policy)
     policy.double()
-    check_scored(policy, draws(B, OBS), torch.arange(B) % N)
+    check_gradients(policy, draws(B, OBS), torch.arange(B) % N)
 
 
 def test_learning_applies_a_hook_on_log_std() -> None:
     policy = ContinuousPolicy(OBS, N, net_arch=(8,)).double()
-    policy.log_std.register_hook(lambda slope: 0.0 * slope)
-    check_scored(policy, draws(B, OBS), draws(B, N, seed=1))
-    with torch.no_grad():
-        policy.scored(draws(B, OBS), draws(B, N, seed=1)).learn(draws(B), None, draws(B))
+    policy.log_std.register_hook(lambda gradient: 0.0 * gradient)
+    check_gradients(policy, draws(B, OBS), draws(B, N, seed=1))
     assert policy.log_std.grad is not None
     assert not policy.log_std.grad.any()
 
 
-def test_masked_policies_score_as_they_evaluate_without_gradient_of_barred_choices() -> None:
+def test_barred_choices_of_masked_policies_have_no_gradient() -> None:
     policy = MaskedDiscretePolicy(OBS, N, net_arch=(8,)).double()
     masks = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64).expand(B, N)
-    check_scored(policy, torch.cat([draws(B, OBS), masks], -1), 2 * (torch.arange(B) % 2))
-    with torch.no_grad():
-        rows = torch.cat([draws(B, OBS), masks], -1)
-        slopes = [0.1 * draws(B, seed=i) for i in range(3)]
-        policy.scored(rows, torch.zeros(B).long()).learn(*slopes)
-    head = policy.actor[-1]
+    check_gradients(policy, torch.cat([draws(B, OBS), masks], -1), 2 * (torch.arange(B) % 2))
+    head: Any = policy.actor[-1]
     assert not head.weight.grad[1].any()
     assert not head.bias.grad[1].any()
     assert head.weight.grad[0].any()
 
 
-def check_scored(policy: Any, obs: Tensor, actions: Tensor) -> None:
-    """Assert that values and gradients equal those of `evaluate_actions` by autograd."""
-    slopes = [
-        0.1 * draws(B, seed=i) for i in range(3)
-    ]  # as for a mean; beyond 1 a barred log-probability overflows
-    expected = policy.evaluate_actions(obs, actions)
-    parameters = list(policy.parameters())
-    found = torch.autograd.grad(expected, parameters, slopes)
-    with torch.no_grad():
-        scored = policy.scored(obs, actions)
-        scored.learn(*slopes)
-    for said, of in zip(scored[:3], expected, strict=True):
-        torch.testing.assert_close(said, of.detach())
-    for parameter, gradient in zip(parameters, found, strict=True):
+def check_gradients(policy: Any, obs: Tensor, actions: Tensor) -> None:
+    """Assert that the optimizer finds the gradients of PPO's loss that `torch.Tensor.backward` finds."""
+    others = [0.1 * draws(B, seed=i) for i in range(4)]
+
+    def loss() -> Tensor:
+        return PPOLoss(clip_vloss=True).terms(*evaluate_for_update(policy, obs, actions), *others).total
+
+    loss().backward()
+    expected = [parameter.grad.clone() for parameter in policy.parameters()]
+    Adam(policy, 0.1).backward(loss(), None)
+    for parameter, gradient in zip(policy.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
 
 
@@ -167,50 +159,20 @@ def test_training_a_torch_policy_in_inference_mode_raises() -> None:
 
 
 def test_an_unused_parameter_gets_a_zero_gradient() -> None:
-    net = mlp((OBS, 8, N)).double()
-    unused = nn.Parameter(draws(2))
-    unused.grad = torch.ones_like(unused)
-    out = net(draws(B, OBS))
-    with torch.no_grad():
-        way_back([out], [*net.parameters(), unused])(draws(B, N))
-    assert not unused.grad.any()
+    net, unused = mlp((OBS, 8, N)).double(), nn.Parameter(draws(2))
+    found = gradients_of(net(draws(B, OBS)).sum(), [*net.parameters(), unused])
+    assert not found[-1].any()
+    assert found[0].any()
 
 
-@pytest.mark.parametrize("m", [1, 2, 5, 15, 16, 40])
-@pytest.mark.parametrize("k", [1, 7, 70])
-@pytest.mark.parametrize("n", [1, 60])
-@pytest.mark.parametrize("several", [(), (2,)])
-def test_times_equals_the_matrix_product(several: tuple[int, ...], n: int, k: int, m: int) -> None:
-    a, b = draws(*several, n, k), draws(*several, k, m, seed=1)
-    out = torch.full((*several, n, m), torch.nan, dtype=torch.float64)
-    expected = (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
-    torch.testing.assert_close(times(a, b), expected)
-    assert times(a, b, out) is out
-    torch.testing.assert_close(out, expected)
-
-
-def test_a_wide_layer_with_few_inputs_has_autograds_gradients() -> None:
-    net, x = mlp((3, 70, 70, 2), "relu").double(), draws(80, 3)
-    slope, expected = draws(80, 2, seed=1), net(x)
-    to_parameters = torch.autograd.grad(expected, list(net.parameters()), slope)
-    with torch.no_grad():
-        traced = trace(net, x)
-        assert isinstance(traced, Layers)
-        traced.learn(slope)
-    for parameter, gradient in zip(net.parameters(), to_parameters, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
-
-
-def test_a_network_that_detaches_its_graph_raises_in_the_backward_pass() -> None:
+def test_a_loss_without_a_gradient_is_refused() -> None:
     net = nn.Linear(3, 1)
-    with torch.no_grad():
-        traced = Graph(lambda x: net(x).detach(), torch.zeros(2, 3), net.parameters())
-        with pytest.raises(ConfigError, match="nothing can be learned: "):
-            traced.learn(torch.ones(2, 1))
+    with pytest.raises(ConfigError, match=r"nothing can be learned: the loss has no gradient; it must not"):
+        Adam(net, 0.1).backward(net(torch.ones(2, 3)).mean().detach(), None)
 
 
 def test_a_loss_that_depends_on_no_parameter_is_refused() -> None:
     net, other = nn.Linear(3, 1), nn.Linear(3, 1)
     loss = other(torch.zeros(2, 3)).mean()
-    with pytest.raises(ConfigError, match="depends on none of its parameters; keep layers as attr"):
+    with pytest.raises(ConfigError, match="depends on none of the parameters to learn; keep layers"):
         Adam(net, 0.1).backward(loss, None)
