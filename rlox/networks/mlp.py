@@ -19,7 +19,6 @@ __all__ = [
     "ACTIVATIONS",
     "FUSED",
     "EnsembleMLP",
-    "affine",
     "inference_function",
     "init_weights",
     "mlp",
@@ -34,13 +33,6 @@ FUSED: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
     nn.ReLU: torch.relu_,
     nn.Tanh: torch.tanh_,
 }
-
-
-def affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return x W^T + b of one network, or of n networks: inputs and parameters have a first dimension n."""
-    if weight.dim() == 3:
-        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
-    return functional.linear(x, weight, bias)
 
 
 M = TypeVar("M", bound=nn.Module)
@@ -196,7 +188,14 @@ class EnsembleMLP(nn.Module):
 
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
         """Compute `[members, B, out]` from one `[B, in]` for all networks, or for the first `members`."""
-        x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = affine(self.activation(x) if i else x, weight[:members], bias[:members])
-        return x
+        x = x.mT.expand(len(self.weights[0]) if members is None else members, *x.mT.shape)
+        # W x + b with rows as columns: so autograd computes the gradient of W in the layout of W
+        for i, (weight, bias) in enumerate(self.layers(members)):
+            x = torch.baddbmm(bias.unsqueeze(-1), weight, self.activation(x) if i else x)
+        return x.mT
+
+    def layers(self, members: int | None = None) -> list[tuple[Tensor, Tensor]]:
+        """Return weight and bias of each layer, of all networks or of the first `members`."""
+        pairs = zip(self.weights, self.biases, strict=True)
+        # not `weight[:None]`: its gradient would be copied once more
+        return [(w, b) if members is None else (w[:members], b[:members]) for w, b in pairs]

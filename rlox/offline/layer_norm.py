@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from rlox.networks import EnsembleMLP
-from rlox.networks.mlp import affine
 
 __all__ = ["LayerNormEnsemble"]
 
@@ -24,8 +24,8 @@ class LayerNormEnsemble(EnsembleMLP):
     def forward(self, x: Tensor, members: int | None = None) -> Tensor:
         """Map `[B, in]` to `[members, B, out]`; the first `members` networks run (`None`: all of them)."""
         x = x.expand(len(self.weights[0]) if members is None else members, *x.shape)
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        for i, (weight, bias) in enumerate(self.layers(members)):
             if i:
                 x = self.activation(layer_norm(x, x.shape[-1:], eps=EPS))
-            x = affine(x, weight[:members], bias[:members])
+            x = torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
         return x
