@@ -247,6 +247,16 @@ class Rollout:
         """`terminated | truncated`, `[T*N]`."""
         return self.terminated | self.truncated
 
+    def next_obs(self) -> Tensor:
+        """Return the observation after each step, never after a reset, `[T*N, obs_dim]` in new memory."""
+        import torch
+
+        after = torch.cat([self.obs[self.n_envs :], self.last_obs])
+        if self.final_obs is not None:
+            steps, envs, obs = self.final_obs
+            after[steps * self.n_envs + envs] = obs
+        return after
+
     def __len__(self) -> int:
         return len(self.obs)
 

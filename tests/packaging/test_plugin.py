@@ -3,41 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from helpers.installed_copies import install_copy, run_rlox
 from helpers.packages import EXAMPLE
-from helpers.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder into which pip has installed a copy of the example, because building leaves files."""
-    folder = tmp_path_factory.mktemp("pip")
-    source = folder / "source"
-    for path in (p for p in EXAMPLE.rglob("*") if p.suffix in (".py", ".toml", ".yaml")):
-        (source / path.relative_to(EXAMPLE)).parent.mkdir(parents=True, exist_ok=True)
-        (source / path.relative_to(EXAMPLE)).write_bytes(path.read_bytes())
-    install = ["install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    target = folder / "site"
-    subprocess.run(
-        [sys.executable, "-m", "pip", *install, "--target", target, source],
-        check=True,
-        timeout=5 * PATIENCE,
-    )
-    return target
-
-
-def rlox(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        [sys.executable, "-m", "rlox_cli.main", *arguments], cwd=cwd, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+    """Return a folder into which pip has installed a copy of the example."""
+    return install_copy(EXAMPLE, tmp_path_factory.mktemp("pip"))
 
 
 def test_an_installed_plugin_is_listed_as_documented_and_trains_with_its_preset(
@@ -45,8 +22,10 @@ def test_an_installed_plugin_is_listed_as_documented_and_trains_with_its_preset(
 ) -> None:
     page = (EXAMPLE.parents[1] / "docs" / "plugins.md").read_text("utf-8")
     (shown,) = re.findall(r"^```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert rlox(site, tmp_path, "list", "plugins").stdout == shown
-    ran = rlox(site, tmp_path, "train", "algo=vpg", "logger=sqlite", "hydra.run.dir=run", "eval.episodes=5")
+    assert run_rlox(site, tmp_path, "list", "plugins").stdout == shown
+    ran = run_rlox(
+        site, tmp_path, "train", "algo=vpg", "logger=sqlite", "hydra.run.dir=run", "eval.episodes=5"
+    )
     assert ran.returncode == 0, ran.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["env_steps"] == 50_176  # from the preset in its conf folder

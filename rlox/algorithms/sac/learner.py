@@ -100,16 +100,20 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
 
         critic_loss, q, error, grad_norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
 
-        value = policy.value(policy.critic, obs, new_actions)
-        if not self._is_checked:  # once: else the actor would silently learn its entropy alone
-            require_path(value, new_actions, "the actor's actions")
-            self._is_checked = True
-        actor_loss = soft_policy_loss(log_prob, value, alpha)
+        actor_loss = self._actor_loss(obs, new_actions, log_prob, alpha)
         self.actor_optimizer.minimize(actor_loss, config.max_grad_norm)
         if (update + 1) % config.target_update_interval == 0:
             self.target.polyak_update(config.tau)
         losses = (critic_loss, actor_loss, temperature_loss)
         return torch.stack([*losses, q.mean(), -log_prob.mean(), alpha, grad_norm]), error
+
+    def _actor_loss(self, obs: Tensor, actions: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
+        """Return E[alpha log pi(a|s) - min_i Q_i(s, a)], eq. 9, for `actions` that were drawn for `obs`."""
+        value = self.policy.value(self.policy.critic, obs, actions)
+        if not self._is_checked:  # once: else the actor would silently learn its entropy alone
+            require_path(value, actions, "the actor's actions")
+            self._is_checked = True
+        return soft_policy_loss(log_prob, value, alpha)
 
     def _noise(self, update: int, rows: int, like: Tensor) -> tuple[Tensor, Any]:
         """Return the random numbers of the actor's step and those of the critics' step."""
@@ -139,9 +143,17 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
 
 
 def build_continuous(
-    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec, actions: UnitCodec
+    config: RunConfig,
+    context: BuildContext,
+    env: VectorEnv,
+    encoder_spec: EncoderSpec,
+    actions: UnitCodec,
+    learner_class: type[SACLearner] = SACLearner,
 ) -> OffPolicyComponents:
-    """Build the components for Box actions: a squashed Gaussian policy, with gSDE if configured."""
+    """Build the components for Box actions: a squashed Gaussian policy, with gSDE if configured.
+
+    `learner_class` is the learner, a subclass of `SACLearner` with the same constructor.
+    """
     algo, size = cast(SACConfig, config.algo), actions.size
     with context.network_init(config):
         policy = init_weights(build_squashed_policy(algo, encoder_spec.features, size), config.seed)
@@ -154,7 +166,7 @@ def build_continuous(
     exploration_args = (size, env.n_envs, config.seed, context.device)
     exploration = NoisyExploration(policy.actor.explore, shape, *exploration_args, noise_interval)
     noise, entropy = UpdateNoise(context.streams), resolve_target_entropy(algo, actions)
-    return OffPolicyComponents(policy, exploration, SACLearner(policy, algo, entropy, noise), actions)
+    return OffPolicyComponents(policy, exploration, learner_class(policy, algo, entropy, noise), actions)
 
 
 def build_squashed_policy(algo: SACLikeConfig, features: int, act_dim: int) -> SquashedSACPolicy:

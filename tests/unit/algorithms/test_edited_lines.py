@@ -145,8 +145,8 @@ EDITS = {
         "loss/q", "q.",
     ),
     "SAC": Edit(
-        "rlox.algorithms.sac.learner", "actor_loss = soft_policy_loss(log_prob, value, alpha)",
-        " + 10.0 * new_actions.square().mean()",
+        "rlox.algorithms.sac.learner", "return soft_policy_loss(log_prob, value, alpha)",
+        " + 10.0 * actions.square().mean()",
         replayed(lambda module: module.SACLearner(squashed(), make(SACConfig, {}), -1.0, no_noise)),
         "loss/actor", "actor.",
     ),

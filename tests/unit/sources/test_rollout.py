@@ -77,6 +77,16 @@ def test_final_observations_are_a_table_in_the_order_of_the_steps() -> None:
     assert np.array_equal(finals.obs, script[1][steps, envs])
 
 
+def test_next_observations_are_those_before_a_reset() -> None:
+    script = script_of()
+    observed, finals = script[0], script[1]
+    is_end = (script[3] | script[4])[..., None]
+    expected = np.where(is_end, finals, observed[1:])  # observed[t + 1] is after a reset where step t ended
+    rollout = gathered(script)
+    assert np.array_equal(rollout.next_obs(), expected.reshape(T * N, -1))
+    assert np.array_equal(small().next_obs()[:, 0], [*range(1, 10), 0])
+
+
 def test_final_observations_are_of_one_rollout_and_as_the_policy_sees_them() -> None:
     script = script_of(n_steps=2 * T)
     config = EnvConfig(normalize_obs=True)

@@ -1,0 +1,1 @@
+"""The worked examples of docs/extending.md, as a package of plugins."""

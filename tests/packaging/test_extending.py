@@ -1,0 +1,149 @@
+"""Tests that the worked examples of docs/extending.md train, resume exactly, and are those of the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from helpers.installed_copies import EXTENDING, install_copy, run_python, run_rlox
+
+PAGE = EXTENDING.parents[1] / "docs" / "extending.md"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder into which pip has installed a copy of the examples."""
+    return install_copy(EXTENDING, tmp_path_factory.mktemp("pip"))
+
+
+# The arguments of a run, and a score that a policy which does not learn stays far below: that of a random
+# policy, the least of five seeds, and the limit.
+RUNS = {
+    # a random policy: 22
+    "PPO with a KL penalty": ("algo=ppo_kl env=CartPole-v1 total_steps=20000", 80.0),
+    # random: -200
+    "RND": ("algo=ppo_rnd env=MountainCar-v0 total_steps=16000", -199.0),
+    # random: about -1,200
+    "CrossQ": (
+        "algo=crossq env=Pendulum-v1 algo.net_arch=[64,64] algo.batch_size=64 algo.policy_delay=1 "
+        "total_steps=3000",
+        -900.0,
+    ),
+    # random: 0
+    "attention": (
+        "algo=ppo env=Set-v0 algo.policy=rlox_extending.attention:Attention algo.learning_rate=1e-3 "
+        "algo.n_steps=64 algo.batch_size=128 algo.n_epochs=5 total_steps=8000",
+        3.0,
+    ),
+    # random: about 3
+    "two agents": (
+        "algo=two_ppo env=Meeting-v0 algo.policy=rlox_extending.two_ppo:Team total_steps=12000",
+        8.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_example_learns(name: str, site: Path, tmp_path: Path) -> None:
+    arguments, limit = RUNS[name]
+    ran = run_rlox(site, tmp_path, "train", *arguments.split(), "hydra.run.dir=run", "eval.episodes=10")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["score"] > limit
+
+
+def test_a_term_of_a_plugin_in_sacs_loss_makes_actions_smaller(site: Path, tmp_path: Path) -> None:
+    said = run_python(
+        site,
+        tmp_path,
+        """
+        import numpy as np
+        from rlox_extending.sac_small_actions import SACSmallActions
+
+        obs = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+        for cost in (0.0, 100.0):
+            run = SACSmallActions("Pendulum-v1", action_cost=cost, net_arch=[16], learning_starts=64,
+                                  learning_rate=0.01, batch_size=32)
+            run.train(400)
+            print(float(np.abs(run.predict(obs)[0]).mean()))
+        """,
+    )
+    free, costly = map(float, said.split())
+    assert costly < 0.5 * free
+
+
+def test_the_bonus_of_rnd_falls_where_observations_repeat_and_without_it_ppo_remains(
+    site: Path, tmp_path: Path
+) -> None:
+    said = run_python(
+        site,
+        tmp_path,
+        """
+        import torch
+        from rlox.algorithms import PPO
+        from rlox_extending.ppo_rnd import PPORND
+
+        options = {"n_envs": 4, "n_steps": 64}
+        plain = PPO("MountainCar-v0", backend="torch", **options)
+        plain.train(1024)
+        for weight in (0.0, 1.0):
+            run = PPORND("MountainCar-v0", bonus_coef=weight, **options)
+            first, last = run.train(256), run.train(1024)
+            same = all(map(torch.equal, plain.policy.parameters(), run.policy.parameters()))
+            print(last["loss/rnd"] / first["loss/rnd"] < 0.5, same)
+        """,
+    )
+    assert said.splitlines() == ["True True", "True False"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        'ppo_kl.PPOKL("CartPole-v1", n_envs=2, n_steps=16, batch_size=16, kl_target=1e-4)',
+        'ppo_rnd.PPORND("CartPole-v1", n_envs=2, n_steps=16, batch_size=16)',
+        'crossq.CrossQ("Pendulum-v1", net_arch=[8], learning_starts=16, batch_size=8)',
+    ],
+)
+def test_an_example_that_was_saved_and_loaded_goes_on_as_if_it_had_not_stopped(
+    make: str, site: Path, tmp_path: Path
+) -> None:
+    said = run_python(
+        site,
+        tmp_path,
+        f"""
+        import torch
+        from rlox_extending import crossq, ppo_kl, ppo_rnd
+
+        def numbers(value):
+            if isinstance(value, dict):
+                return [x for key in sorted(value) for x in numbers(value[key])]
+            return [value.tolist() if hasattr(value, "tolist") else value]
+
+        whole = {make}
+        whole.train(64)
+        whole.save("half")
+        loaded = type(whole).from_checkpoint("half")
+        for run in (whole, loaded):
+            run.train(128)
+        print(numbers(whole.learner.state()) == numbers(loaded.learner.state()))
+        """,
+    )
+    assert said == "True\n"
+
+
+def test_the_pages_code_is_that_of_the_examples() -> None:
+    sources = [path.read_text("utf-8") for path in sorted(EXTENDING.rglob("*.py"))]
+    sources += [path.read_text("utf-8") for path in (EXTENDING.parents[1] / "rlox").rglob("*.py")]
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    edits = [block for block in blocks if not any(block in source for source in sources)]
+    assert len(blocks) == 9
+    # the line that the reader adds
+    assert [block.split()[:2] for block in edits] == [["return", "soft_policy_loss(log_prob,"]]
+
+
+def test_the_page_names_files_that_exist() -> None:
+    named = re.findall(r"`(rlox/[\w/.]+\.py)`", PAGE.read_text("utf-8"))
+    assert len(named) > 15
+    missing = [path for path in named if not (EXTENDING.parents[1] / path).is_file()]
+    assert missing == [path for path in named if "NAME" in path]
