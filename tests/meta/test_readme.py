@@ -92,7 +92,9 @@ def shown_in(page: Path, language: str) -> list[str]:
 
 TESTS_PAGE = ROOT / "tests" / "README.md"  # its blocks are tests
 OTHERS = [p for p in PAGES if p != ROOT / "README.md" and p.relative_to(ROOT).parts[0] != "tests"]
-PYTHON = [(p, number) for p in OTHERS for number in range(len(shown_in(p, "python")))]
+# Its blocks are parts of files; tests/packaging/test_extending.py checks them.
+PARTS_PAGE = ROOT / "docs" / "extending.md"
+PYTHON = [(p, number) for p in OTHERS if p != PARTS_PAGE for number in range(len(shown_in(p, "python")))]
 
 
 def name_of(value: object) -> str:

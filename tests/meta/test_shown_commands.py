@@ -57,6 +57,15 @@ FILES = {
 ELSEWHERE = {
     "rlox train algo=vpg logger=sqlite run.name=NAME": "tests/packaging/test_plugin.py",
     "rlox train algo=sac env=Pendulum-v1 buffer=newest": "tests/unit/cli/test_buffer_plugins.py",
+    **dict.fromkeys(
+        (
+            "rlox train algo=ppo_kl env=CartPole-v1 algo.kl_target=0.02",
+            "rlox train algo=ppo env=Set-v0 algo.policy=rlox_extending.attention:Attention "
+            "algo.learning_rate=1e-3",
+            "rlox train algo=two_ppo env=Meeting-v0 algo.policy=rlox_extending.two_ppo:Team",
+        ),
+        "tests/packaging/test_extending.py",
+    ),
 }
 
 
