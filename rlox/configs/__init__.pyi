@@ -31,6 +31,7 @@ from rlox.configs.loggers import LoggerConfig as LoggerConfig
 from rlox.configs.name_suggestions import nearest as nearest
 from rlox.configs.params import param as param
 from rlox.configs.ppo import PPOConfig as PPOConfig
+from rlox.configs.pqn import PQNConfig as PQNConfig
 from rlox.configs.rainbow import RainbowConfig as RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
 from rlox.configs.rloo import RLOOConfig as RLOOConfig

@@ -12,6 +12,7 @@ from rlox.configs.grpo import GRPOConfig
 from rlox.configs.hybrid_ppo import HybridPPOConfig
 from rlox.configs.iql import IQLConfig
 from rlox.configs.ppo import PPOConfig
+from rlox.configs.pqn import PQNConfig
 from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.recurrent_ppo import RecurrentPPOConfig
 from rlox.configs.rloo import RLOOConfig
@@ -29,6 +30,7 @@ BUILTIN_ALGORITHMS = {
         AlgorithmPlugin(PPOConfig, "rlox.algorithms.ppo:PPO"),
         AlgorithmPlugin(RecurrentPPOConfig, "rlox.algorithms.recurrent_ppo:RecurrentPPO"),
         AlgorithmPlugin(A2CConfig, "rlox.algorithms.a2c:A2C"),
+        AlgorithmPlugin(PQNConfig, "rlox.algorithms.pqn:PQN"),
         AlgorithmPlugin(DQNConfig, "rlox.algorithms.dqn:DQN"),
         AlgorithmPlugin(RainbowConfig, "rlox.algorithms.rainbow:Rainbow"),
         AlgorithmPlugin(SACConfig, "rlox.algorithms.sac:SAC"),

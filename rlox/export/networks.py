@@ -161,6 +161,8 @@ def _q_network(policy: QPolicy) -> Network:
     if type(policy.value_distribution) is not ScalarValue:
         raise unsupported_export("distributions of returns")
     net: Any = policy.q
+    if any(isinstance(layer, nn.LayerNorm) for layer in net.modules()):
+        raise unsupported_export("layer normalisation")
     if type(net) is not DuelingMLP:
         return _mlp_network(net, "q")
     named_parts = (("shared", net.shared), ("value", net.value), ("advantage", net.advantage))

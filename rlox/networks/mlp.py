@@ -45,12 +45,16 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def mlp(sizes: Sequence[int], activation: str = "tanh") -> nn.Sequential:
-    """Return linear layers `sizes[0] -> ... -> sizes[-1]` with `activation` between them, none at the end."""
+def mlp(sizes: Sequence[int], activation: str = "tanh", layer_norm: bool = False) -> nn.Sequential:
+    """Return linear layers `sizes[0] -> ... -> sizes[-1]` with `activation` between them, none at the end.
+
+    With `layer_norm`, layer normalisation (Ba et al. 2016) precedes each activation.
+    """
     require_activation(activation)
     layers: list[nn.Module] = []
     for i, (inputs, outputs) in enumerate(pairwise(sizes)):
         if i:
+            layers += [nn.LayerNorm(inputs)] * layer_norm
             layers.append(ACTIVATIONS[activation]())
         layers.append(nn.Linear(inputs, outputs))
     return nn.Sequential(*layers)

@@ -180,8 +180,8 @@ def initial_weights(
     }  # later layers overwrite earlier ones, so the last layer remains
     for index, (name, shape) in enumerate(shapes.items()):
         weight = _weight_name(name)
-        if weight not in shapes:
-            continue  # not part of a linear layer
+        if weight not in shapes or len(shapes[weight]) == 1:
+            continue  # not part of a linear layer; weights of layer normalisation have one dimension
         stream = Stream(seed, "init", index)
         if not orthogonal:
             bound = 1.0 / math.sqrt(shapes[weight][-1])

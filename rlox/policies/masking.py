@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -68,18 +67,11 @@ class MaskedQPolicy(QPolicy):
         net = super().inference_values()
         return net if net is self else with_mask_rows(net, self.n_actions)
 
-    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Return the best action `[B]`, or with probability `epsilon` a random allowed one.
-
-        With noisy layers it is always the best action, under new noise.
-        """
-        if self.noise_size:
-            return super().sample(obs, generator)
-        greedy, masks = self.mode(obs), obs[..., -self.n_actions :]
-        u = torch.rand((2, *greedy.shape), generator=generator, device=greedy.device)
-        rank = (u[1] * masks.sum(-1)).long()
-        random = (masks.cumsum(-1) > rank.unsqueeze(-1)).long().argmax(-1)
-        return torch.where(u[0] < self.epsilon, random, greedy)
+    def random_actions(self, obs: Tensor, u: Tensor) -> Tensor:
+        """Return the allowed action `[B]` that each uniform number of `u` `[B]`, from 0 to 1, chooses."""
+        masks = obs[..., -self.n_actions :]
+        rank = (u * masks.sum(-1)).long()
+        return (masks.cumsum(-1) > rank.unsqueeze(-1)).long().argmax(-1)
 
 
 class MaskedEpsilonGreedy(EpsilonGreedy):

@@ -32,6 +32,7 @@ class QPolicy(Policy):
     epsilon : probability that `sample` takes a random action
     value_distribution : meaning of the network's outputs for an action; default: the expected return
     sigma : initial scale of the noise in all linear layers; None: no noise
+    layer_norm : layer normalisation before each hidden activation, without `dueling` and `sigma`
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class QPolicy(Policy):
         epsilon: float = 0.05,
         value_distribution: ValueDistribution | None = None,
         sigma: float | None = None,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         self.n_actions = n_actions
@@ -55,7 +57,7 @@ class QPolicy(Policy):
         if dueling:
             self.q = DuelingMLP(obs_dim, n_actions, net_arch, activation, n_outputs, sigma)
         elif sigma is None:
-            self.q = mlp(sizes, activation)
+            self.q = mlp(sizes, activation, layer_norm)
         else:
             self.q = NoisyMLP(sizes, activation, sigma)
         self.noise_size = noise_size(self.q)
@@ -86,10 +88,19 @@ class QPolicy(Policy):
             return inference_function(self.q)  # the network's own outputs
         return self
 
+    def get_value(self, obs: Tensor) -> Tensor:
+        """Return max_a Q(obs, a), `[B]`, without noise."""
+        values: Tensor = self(obs).amax(-1)
+        return values
+
     def mode(self, obs: Tensor) -> Tensor:
         """Return the best action `[B]`, without noise."""
         actions: Tensor = self(obs).argmax(-1)
         return actions
+
+    def random_actions(self, obs: Tensor, u: Tensor) -> Tensor:
+        """Return the action `[B]` that each uniform number of `u` `[B]`, from 0 to 1, chooses."""
+        return (u * self.n_actions).long()
 
     def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Return the best action `[B]`, or with probability `epsilon` a random one.
@@ -103,7 +114,7 @@ class QPolicy(Policy):
             return noisy_actions
         greedy = self.mode(obs)
         u = torch.rand((2, *greedy.shape), generator=generator, device=greedy.device)
-        return torch.where(u[0] < self.epsilon, (u[1] * self.n_actions).long(), greedy)
+        return torch.where(u[0] < self.epsilon, self.random_actions(obs, u[1]), greedy)
 
 
 class EpsilonGreedy(EpsilonDraws):

@@ -19,9 +19,7 @@ from rlox.configs.check import require_buffer
 from rlox.configs.env import is_text
 from rlox.configs.loggers import TRACKING_URI, TRACKING_URI_REFERENCE, MlflowConfig
 from rlox.configs.name_suggestions import require_name
-from rlox.configs.off_policy import OffPolicyConfig
 from rlox.configs.offline import NO_ENV
-from rlox.configs.on_policy import OnPolicyConfig
 from rlox.configs.params import expected_text
 from rlox.configs.run import require_task
 from rlox.configs.secrets import EnvVarRef, parse_scalar
@@ -192,7 +190,7 @@ def require_spaces(config: RunConfig, observations: ObservationCodec, actions: A
     require_actions(config, actions)
     if algo.needs_bounds and not actions.choices:
         actions.unit_codec(config.env.id, algo.name)
-    has_encoder = isinstance(algo, OnPolicyConfig | OffPolicyConfig) and not algo.has_custom_policy
+    has_encoder = algo.unit == "env_steps" and getattr(algo, "encoder", "") and not algo.has_custom_policy
     if has_encoder and not observations.images:
         encoder_config: Any = algo
         make_encoder_spec(encoder_config, observations, config.env.id, getattr(algo, "share_encoder", True))
