@@ -54,6 +54,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "hybrid_box": ("HybridPPO", {**PENDULUM, **SEEN, **EPOCHS}),
     "a2c": ("A2C", {**CARTPOLE, "anneal_lr": True, "ent_coef": 0.01, **ROLLOUT}),
     "a2c_box": ("A2C", {**PENDULUM, "rms_prop_tf_like": True, **ROLLOUT}),
+    "pqn": ("PQN", {**CARTPOLE, **SEEN, **EPOCHS}),
     "bc": ("BC", {**CHOICES, **OFFLINE}),
     "td3_bc": ("TD3BC", {**NUMBERS, **OFFLINE}),
     "iql": ("IQL", {**NUMBERS, "anneal_lr": True, **OFFLINE}),

@@ -53,13 +53,19 @@ def draw(case: Case, init: Arrays, rng: np.random.Generator) -> Arrays:
 def _settled(case: Case, learner: Any, train: int, rng: np.random.Generator) -> tuple[Arrays, Any]:
     """Draw a batch that is far enough from every kink, and return it with the updated learner."""
     for _ in range(TRIES):
-        batch = _replayed(case, train, rng) if case.algo in REPLAYED else _rollout(case, learner, rng)
+        batch = _batch(case, learner, train, rng)
         tried = copy.deepcopy(learner)
         tried.kinks = Kinks()
         tried.train(tensors(batch))
         if tried.kinks.distance > MARGIN:
             return batch, tried
     raise RuntimeError(f"no batch {train} keeps {MARGIN} from {tried.kinks.where}")
+
+
+def _batch(case: Case, learner: Any, train: int, rng: np.random.Generator) -> Arrays:
+    if case.algo in REPLAYED:
+        return _replayed(case, train, rng)
+    return _values(learner, rng) if case.algo == "pqn" else _rollout(case, learner, rng)
 
 
 REPLAYED = ("dqn", "sac", "td3")
@@ -91,6 +97,16 @@ def _rollout(case: Case, learner: Any, rng: np.random.Generator) -> Arrays:
     if case.algo == "ppo":
         out["order"] = np.stack([rng.permutation(rows) for _ in range(EPOCHS)])
     return out
+
+
+def _values(learner: Any, rng: np.random.Generator) -> Arrays:
+    """Draw rows whose returns are around the values of their actions."""
+    rows = BATCH * MINIBATCHES
+    obs, actions = _normal(rng, rows, OBS), rng.integers(CHOICES, size=rows)
+    q = [learner.values(row)[action] for row, action in zip(tensors({"o": obs})["o"], actions, strict=True)]
+    returns = (torch.stack(q).detach().numpy() + 1.2 * _normal(rng, rows)).astype(np.float32)
+    order = np.stack([rng.permutation(rows) for _ in range(EPOCHS)])
+    return {"obs": obs, "actions": actions, "returns": returns, "order": order}
 
 
 def _replayed(case: Case, train: int, rng: np.random.Generator) -> Arrays:

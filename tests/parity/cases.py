@@ -28,6 +28,8 @@ PPO = {**ACTOR_CRITIC, "learning_rate": 3e-3, "clip_eps": 0.2, "clip_vloss": Fal
        "normalize_advantages": True, "batch_size": BATCH, "n_epochs": EPOCHS}  # fmt: skip
 A2C = {**ACTOR_CRITIC, "learning_rate": 7e-4, "normalize_advantages": False,
        "use_rms_prop": True, "rms_prop_eps": 1e-5, "rms_prop_tf_like": False}  # fmt: skip
+PQN = {"learning_rate": 3e-3, "max_grad_norm": 1.9, "batch_size": BATCH, "n_epochs": EPOCHS,
+       "net_arch": HIDDEN}  # fmt: skip
 REPLAY = {"learning_rate": 3e-3, "gamma": 0.97}
 DQN = {**REPLAY, "max_grad_norm": 0.5, "target_update_interval": 20, "tau": 1.0, "loss": "huber",
        "double_dqn": False, "dueling": False}  # fmt: skip
@@ -64,7 +66,7 @@ class Case:
     @property
     def updates(self) -> int:
         """Gradient steps per batch."""
-        return EPOCHS * MINIBATCHES if self.algo == "ppo" else 1
+        return EPOCHS * MINIBATCHES if self.algo in ("ppo", "pqn") else 1
 
 
 CASES = {
@@ -80,6 +82,7 @@ CASES = {
     "a2c_box": Case("a2c", {**A2C, "normalize_advantages": True, "max_grad_norm": 2.5}, box=True),
     "a2c_tf_like": Case("a2c", {**A2C, "rms_prop_tf_like": True, "learning_rate": 7e-3}),
     "a2c_adam": Case("a2c", {**A2C, "use_rms_prop": False}, sb3=False),
+    "pqn": Case("pqn", PQN, sb3=False),
     "dqn": Case("dqn", DQN),
     "dqn_double": Case(
         "dqn",
@@ -121,7 +124,11 @@ def initial_weights(case: Case, rng: np.random.Generator) -> Arrays:
     for name, sizes in networks(case).items():
         for i, (inputs, outputs) in enumerate(pairwise(sizes)):
             add_layer(out, f"{name}.{i}", inputs, outputs, rng)
-    if case.algo == "sac":
+    if case.algo == "pqn":  # gains around 1
+        for i, width in enumerate(HIDDEN):
+            out[f"q.norm.{i}.weight"] = rng.uniform(0.5, 1.5, width).astype(np.float32)
+            out[f"q.norm.{i}.bias"] = rng.uniform(-0.5, 0.5, width).astype(np.float32)
+    elif case.algo == "sac":
         heads = {"mean": 0.0} if case.settings["use_sde"] else {"mean": 0.0, "log_std": -1.2}
         for head, centre in heads.items():  # far from the flat ends of tanh
             add_layer(out, f"actor.{head}", HIDDEN[-1], ACT, rng)
@@ -147,7 +154,7 @@ def networks(case: Case) -> dict[str, tuple[int, ...]]:
             "q.value": (*stream, 1),
             "q.advantage": (*stream, CHOICES),
         }
-    if case.algo == "dqn":
+    if case.algo in ("dqn", "pqn"):
         return {"q": (OBS, *HIDDEN, CHOICES)}
     actor = (OBS, *HIDDEN) if case.algo == "sac" else (OBS, *HIDDEN, ACT)
     return {"actor": actor, **{f"critic.{k}": (OBS + ACT, *HIDDEN, 1) for k in (0, 1)}}

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from parity.batches import each
 from parity.cases import ACT, CHOICES, HIDDEN, OBS, Arrays, Case
 from parity.ours_replayed import sac, td3
-from parity.taps import Tap, copies, neutral, tensor_of, transitions
+from parity.taps import Naming, Tap, copies, neutral, tensor_of, transitions, with_norms
 from parity.traces import trace
 from rlox.algorithms.a2c.learner import A2CLearner
 from rlox.algorithms.dqn.learner import DQNLearner
 from rlox.algorithms.ppo.learner import PPOLearner
-from rlox.configs import A2CConfig, DQNConfig, PPOConfig
+from rlox.algorithms.pqn.learner import PQNLearner
+from rlox.configs import A2CConfig, DQNConfig, PPOConfig, PQNConfig
 from rlox.policies import ContinuousPolicy, DiscretePolicy
 from rlox.policies.q_policy import QPolicy
 from rlox.rng import Streams
@@ -30,8 +31,8 @@ def driven(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arr
     return DRIVERS[case.algo](case, init, batches, dtype)
 
 
-def with_weights(module: nn.Module, init: Arrays, dtype: torch.dtype) -> Any:
-    given = {name: torch.from_numpy(init[neutral(name)]) for name in module.state_dict()}
+def with_weights(module: nn.Module, init: Arrays, dtype: torch.dtype, naming: Naming = neutral) -> Any:
+    given = {name: torch.from_numpy(init[naming(name)]) for name in module.state_dict()}
     module.load_state_dict(given)
     return module.to(dtype)
 
@@ -47,11 +48,11 @@ class InOrder(Rollout):
 
 
 def rollout(batch: Arrays, dtype: torch.dtype) -> Rollout:
+    zeros = torch.zeros(len(batch["obs"]), dtype=dtype)
     given = {
-        name: tensor_of(batch[name], dtype)
+        name: tensor_of(batch[name], dtype) if name in batch else zeros
         for name in ("obs", "actions", "log_probs", "values", "advantages", "returns")
     }
-    zeros = torch.zeros(len(batch["obs"]), dtype=dtype)
     return InOrder(
         **given,
         rewards=zeros,
@@ -106,6 +107,15 @@ def noting(terms: Callable[..., Any], totals: list[Tensor]) -> Callable[..., Any
     return noted
 
 
+def pqn(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
+    policy = with_weights(QPolicy(OBS, CHOICES, HIDDEN, layer_norm=True), init, dtype, with_norms)
+    learner = PQNLearner(policy, PQNConfig(**case.settings, anneal_lr=False), Streams(0))
+    tap, rows = Tap(learner.optimizer, naming=with_norms), []
+    for batch in each(batches):
+        rows += tap.taken(learner.update(rollout(batch, dtype), Clock()).metrics)
+    return trace(case, rows, {})
+
+
 def dqn(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
     dueling = case.settings["dueling"]
     online, target = (
@@ -123,6 +133,7 @@ DRIVERS: dict[str, Callable[[Case, Arrays, Arrays, torch.dtype], Arrays]] = {
     "ppo": on_policy,
     "a2c": on_policy,
     "dqn": dqn,
+    "pqn": pqn,
     "sac": sac,
     "td3": td3,
 }

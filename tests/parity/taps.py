@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,18 +28,28 @@ def neutral(name: str) -> str:
     return re.sub(r"\.(\d+)\.", lambda found: f".{int(found[1]) // 2}.", name)
 
 
-def copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {neutral(name): value.detach().clone() for name, value in values.items()}
+def with_norms(name: str) -> str:
+    """Like `neutral`, for an MLP with layer normalisation: its layers have three modules each."""
+    head, number, last = name.split(".")
+    layer, kind = divmod(int(number), 3)
+    return f"{head}.{'norm.' * kind}{layer}.{last}"
+
+
+Naming = Callable[[str], str]
+
+
+def copies(values: Mapping[str, Tensor], naming: Naming = neutral) -> dict[str, Tensor]:
+    return {naming(name): value.detach().clone() for name, value in values.items()}
 
 
 class Tap:
     """Records the gradients and weights of an optimizer; `rows` has one entry for each step.
 
-    `prefix` is added to the names of tensors.
+    `prefix` is added to the names of tensors, which `naming` then turns into those of the golden files.
     """
 
-    def __init__(self, optimizer: Optimizer, prefix: str = "") -> None:
-        self.optimizer, self.prefix = optimizer, prefix
+    def __init__(self, optimizer: Optimizer, prefix: str = "", naming: Naming = neutral) -> None:
+        self.optimizer, self.prefix, self.naming = optimizer, prefix, naming
         self.rows: list[Row] = []
         self._backward, self._clip, self._step = optimizer.backward, optimizer.clip, optimizer.step
         optimizer.backward, optimizer.clip = self.backward, self.clip  # type: ignore[method-assign]
@@ -65,7 +75,7 @@ class Tap:
         return self._named(self.optimizer.flat.views(self.optimizer.vector))
 
     def _named(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return copies({self.prefix + name: value for name, value in values.items()})
+        return copies({self.prefix + name: value for name, value in values.items()}, self.naming)
 
     def taken(self, metrics: Mapping[str, float] | None = None) -> list[Row]:
         """Return the rows since the last call, with the parts of the loss that the learner reported."""

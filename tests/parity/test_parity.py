@@ -79,6 +79,8 @@ def test_some_gradients_are_clipped_and_some_are_not(name: str, part: str) -> No
         ("ppo_value_clip", {"clip_vloss": False}),
         ("a2c_discrete", {"rms_prop_tf_like": True}),
         ("a2c_box", {"rms_prop_eps": 1e-6}),
+        ("pqn", {"learning_rate": 2.9e-3}),
+        ("pqn", {"max_grad_norm": 2.0}),
         ("dqn", {"loss": "mse"}),
         ("dqn", {"target_update_interval": 16}),
         ("dqn_double", {"double_dqn": False}),

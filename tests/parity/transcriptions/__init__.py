@@ -7,9 +7,10 @@ A transcription has `weights` and, where the paper has them, `targets` by name, 
 from parity.transcriptions.a2c import A2C
 from parity.transcriptions.dqn import DQN
 from parity.transcriptions.ppo import PPO
+from parity.transcriptions.pqn import PQN
 from parity.transcriptions.sac import SAC
 from parity.transcriptions.td3 import TD3
 
 __all__ = ["TRANSCRIPTIONS"]
 
-TRANSCRIPTIONS = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "sac": SAC, "td3": TD3}
+TRANSCRIPTIONS = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "pqn": PQN, "sac": SAC, "td3": TD3}

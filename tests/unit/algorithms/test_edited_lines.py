@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlox.algorithms import A2C, PPO, HybridPPO, RecurrentPPO
+from rlox.algorithms import A2C, PPO, PQN, HybridPPO, RecurrentPPO
 from rlox.algorithms.cql.discrete import MinQPolicy
 from rlox.algorithms.cql.learner import PenaltyNoise
 from rlox.algorithms.ppo.learner import PPOLearner
@@ -84,6 +84,12 @@ def collected_a2c(module: Any) -> Trained:
     return Trained(learner, algorithm.collector.collect(algorithm.policy, 16))
 
 
+def collected_pqn(module: Any) -> Trained:
+    algorithm = PQN("CartPole-v1", n_envs=2, n_steps=16, batch_size=32, n_epochs=1, seed=0)
+    learner = module.PQNLearner(algorithm.policy, algorithm.config.algo, algorithm.learner.streams)
+    return Trained(learner, algorithm.collector.collect(algorithm.policy, 16))
+
+
 def make_dqn(module: Any, config: Any = DQNConfig, **settings: Any) -> Any:
     algo = make(config, settings)
     values = module._make_value_distribution(algo)
@@ -138,6 +144,10 @@ EDITS = {
     "A2C": Edit(
         "rlox.algorithms.a2c.learner", "+ config.vf_coef * value_term - ent_coef * entropy",
         " + 10.0 * log_probs.square().mean()", collected_a2c, "loss/total", "actor",
+    ),
+    "PQN": Edit(
+        "rlox.algorithms.pqn.learner", 'loss = td_loss(q, rows.returns, "mse")',
+        " + 10.0 * q.square().mean()", collected_pqn, "loss/q", "q.",
     ),
     "DQN": Edit(*DQN_LOSS, replayed(make_dqn, 3), "loss/q", "q."),
     "Rainbow": Edit(

@@ -12,7 +12,7 @@ from torch import nn
 
 from rlox.algorithms import A2C
 from rlox.errors import CheckpointError, ConfigError
-from rlox.optim import Adam, Optimizer, RMSprop
+from rlox.optim import Adam, Optimizer, RAdam, RMSprop
 
 
 def module() -> nn.Module:
@@ -42,6 +42,24 @@ def test_many_steps_equal_torchs_adam_with_clipping(limit: float) -> None:
         assert float(norm) == pytest.approx(float(expected), rel=1e-4)
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [0.1, 1e9])
+def test_many_steps_equal_torchs_radam_with_clipping(limit: float) -> None:
+    """The first five steps have no second moment."""
+    ours, theirs = module().double(), module().double()
+    rule = RAdam(ours, 0.01)
+    reference = torch.optim.RAdam(theirs.parameters(), lr=0.01)
+    x = torch.linspace(-1, 1, 30, dtype=torch.float64).reshape(10, 3)
+    for k in range(50):
+        rule.lr = reference.param_groups[0]["lr"] = 0.01 / (1 + k)
+        rule.minimize((ours(x) - 3.0).square().mean(), limit)
+        reference.zero_grad()
+        (theirs(x) - 3.0).square().mean().backward()
+        nn.utils.clip_grad_norm_(theirs.parameters(), limit)
+        reference.step()
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert torch.allclose(a, b, rtol=1e-7, atol=1e-10)
 
 
 def large_steps(threads: int) -> torch.Tensor:
@@ -135,7 +153,7 @@ def test_tensorflows_rmsprop_has_epsilon_inside_the_root_and_begins_at_one() -> 
     assert float(net.weight.detach()) == pytest.approx(weight, rel=1e-6)
 
 
-@pytest.mark.parametrize("rule", [Adam, RMSprop, partial(RMSprop, tf_like=True)])
+@pytest.mark.parametrize("rule", [Adam, RAdam, RMSprop, partial(RMSprop, tf_like=True)])
 def test_a_restored_optimizer_goes_on_exactly(rule: Callable[..., Optimizer]) -> None:
     net = module()
     adam = rule(net, 0.01)
