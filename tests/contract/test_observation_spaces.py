@@ -36,6 +36,7 @@ REPLAYS: dict[str, Any] = {
 OPTIONS: dict[str, dict[str, Any]] = {
     "ppo": ROLLOUTS | {"n_epochs": 1, "batch_size": 8},
     "a2c": ROLLOUTS,
+    "pqn": ROLLOUTS | {"n_epochs": 1, "batch_size": 8},
     "recurrent_ppo": ROLLOUTS | {"n_epochs": 1, "batch_size": 8, "lstm_hidden_size": 4},
     "dqn": REPLAYS,
     "rainbow": REPLAYS | {"n_atoms": 5, "train_freq": 4},

@@ -28,6 +28,7 @@ REPLAY: dict[str, Any] = {"learning_starts": 6, "batch_size": 2, "buffer_size": 
 OPTIONS: dict[str, dict[str, Any]] = {
     "ppo": {**ROLLOUT, "n_epochs": 1, "batch_size": 8},
     "a2c": ROLLOUT,
+    "pqn": {**ROLLOUT, "n_epochs": 1, "batch_size": 8},
     "recurrent_ppo": {**ROLLOUT, "n_epochs": 1, "batch_size": 8, "lstm_hidden_size": 4},
     "dqn": REPLAY,
     "rainbow": {**REPLAY, "n_atoms": 3},
