@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
     from torch import nn
 
     from rlox.policies.base import ActorCritic, Sampler
+    from rlox.policies.q_policy import QPolicy
 
 __all__ = ["Collector", "fill_next_values"]
 
@@ -314,7 +315,7 @@ class Collector:
         arena.values[n_steps] = self._estimate_values(actor, arena.obs[n_steps])
         fill_next_values(arena, final_obs, lambda cut, last: self._estimate_values(actor, last))
 
-    def _estimate_values(self, actor: ActorCritic, obs: NDArray[Any]) -> NDArray[np.float32]:
+    def _estimate_values(self, actor: ActorCritic | QPolicy, obs: NDArray[Any]) -> NDArray[np.float32]:
         import torch
 
         values = [

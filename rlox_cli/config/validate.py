@@ -190,8 +190,8 @@ def require_spaces(config: RunConfig, observations: ObservationCodec, actions: A
     require_actions(config, actions)
     if algo.needs_bounds and not actions.choices:
         actions.unit_codec(config.env.id, algo.name)
-    has_encoder = algo.unit == "env_steps" and getattr(algo, "encoder", "") and not algo.has_custom_policy
-    if has_encoder and not observations.images:
+    has_encoder = algo.unit == "env_steps" and bool(getattr(algo, "encoder", ""))
+    if has_encoder and not algo.has_custom_policy and not observations.images:
         encoder_config: Any = algo
         make_encoder_spec(encoder_config, observations, config.env.id, getattr(algo, "share_encoder", True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 import torch
@@ -49,8 +50,8 @@ class PQNLearner(PolicyLearner[QPolicy]):
         self.optimizer.lr = config.at("learning_rate", clock.remaining)
         step_metrics: list[Tensor] = []
         for epoch in range(config.n_epochs):
-            stream = Stream(self.streams.seed, "shuffle", batch.index * config.n_epochs + epoch)
-            order = batch.ordered_indices(lambda count, s=stream: torch.from_numpy(s.permutation(count)))
+            number = batch.index * config.n_epochs + epoch
+            order = batch.ordered_indices(partial(self._permutation, number))
             step_metrics += [self._step(rows) for rows in batch.minibatches(order, config.batch_size)]
         label = update_label(batch.index, len(batch), clock)
         table = torch.stack(step_metrics)
@@ -63,6 +64,10 @@ class PQNLearner(PolicyLearner[QPolicy]):
         elapsed = min((clock.env_steps + len(batch)) / (clock.horizon or 1), 1.0)
         metrics["policy/epsilon"] = config.epsilon(elapsed)
         return Update(metrics, count=1, samples=config.n_epochs * len(rows.returns))
+
+    def _permutation(self, number: int, count: int) -> Tensor:
+        """Return the order of `count` rows in epoch `number` of the run, `[count]`."""
+        return torch.from_numpy(Stream(self.streams.seed, "shuffle", number).permutation(count))
 
     def _step(self, rows: Minibatch) -> Tensor:
         """Take one gradient step on (Q(s, a) - R)^2, averaged over the rows; return its metrics."""
