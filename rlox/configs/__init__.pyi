@@ -46,3 +46,4 @@ from rlox.configs.sft import SFTConfig as SFTConfig
 from rlox.configs.td3 import DDPGConfig as DDPGConfig
 from rlox.configs.td3 import TD3Config as TD3Config
 from rlox.configs.td3_bc import TD3BCConfig as TD3BCConfig
+from rlox.configs.tqc import TQCConfig as TQCConfig

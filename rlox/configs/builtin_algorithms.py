@@ -20,6 +20,7 @@ from rlox.configs.sac import SACConfig
 from rlox.configs.sft import SFTConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
 from rlox.configs.td3_bc import TD3BCConfig
+from rlox.configs.tqc import TQCConfig
 from rlox.plugins import AlgorithmPlugin
 
 __all__ = ["BUILTIN_ALGORITHMS"]
@@ -34,6 +35,7 @@ BUILTIN_ALGORITHMS = {
         AlgorithmPlugin(DQNConfig, "rlox.algorithms.dqn:DQN"),
         AlgorithmPlugin(RainbowConfig, "rlox.algorithms.rainbow:Rainbow"),
         AlgorithmPlugin(SACConfig, "rlox.algorithms.sac:SAC"),
+        AlgorithmPlugin(TQCConfig, "rlox.algorithms.tqc:TQC"),
         AlgorithmPlugin(TD3Config, "rlox.algorithms.td3:TD3"),
         AlgorithmPlugin(DDPGConfig, "rlox.algorithms.ddpg:DDPG"),
         AlgorithmPlugin(HybridPPOConfig, "rlox.algorithms.hybrid_ppo:HybridPPO"),

@@ -24,7 +24,7 @@ from rlox.policies.actors import CategoricalActor, GaussianActor
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.implicit import IQLPolicy
 from rlox.policies.q_policy import QPolicy
-from rlox.policies.soft import CategoricalSACPolicy, SquashedSACPolicy
+from rlox.policies.soft import CategoricalSACPolicy, QuantileSACPolicy, SquashedSACPolicy
 from rlox.policies.value_distribution import ScalarValue
 
 __all__ = ["LinearLayers", "Network", "extract_network", "unsupported_export"]
@@ -103,7 +103,7 @@ def extract_network(policy: Any) -> Network:
     policy_class = type(policy)
     if policy_class is QPolicy:
         return _q_network(policy)
-    if policy_class is SquashedSACPolicy:
+    if policy_class in (SquashedSACPolicy, QuantileSACPolicy):
         return _squashed_network(policy.actor)
     if policy_class is CategoricalSACPolicy:
         return extract_network(policy.actor)

@@ -18,8 +18,10 @@ from rlox.losses.actor_critic import (
 from rlox.losses.distributional import (
     categorical_kl,
     project_atoms,
+    quantile_critics_loss,
     quantile_huber,
     quantile_midpoints,
+    truncate_quantiles,
 )
 from rlox.losses.grpo import GRPOLoss, GRPOTerms, importance_weights, rloo_loss
 from rlox.losses.ppo import PPOLoss, PPOTerms
@@ -44,6 +46,7 @@ __all__ = [
     "kl_estimate",
     "policy_gradient",
     "project_atoms",
+    "quantile_critics_loss",
     "quantile_huber",
     "quantile_midpoints",
     "rloo_loss",
@@ -54,5 +57,6 @@ __all__ = [
     "temperature_loss",
     "token_entropies",
     "token_log_probs",
+    "truncate_quantiles",
     "value_loss",
 ]

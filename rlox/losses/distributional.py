@@ -1,4 +1,4 @@
-"""Losses of return distributions: over fixed atoms (C51) and as quantiles (QR-DQN)."""
+"""Losses of return distributions: over fixed atoms (C51) and as quantiles (QR-DQN, TQC)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from torch.nn import functional
 __all__ = [
     "categorical_kl",
     "project_atoms",
+    "quantile_critics_loss",
     "quantile_huber",
     "quantile_midpoints",
+    "truncate_quantiles",
 ]
 
 
@@ -70,7 +72,7 @@ def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
 
 
 def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
-    """Return the quantile Huber loss of `[B, N]` quantiles theta_i for `[B, M]` targets T_j, `[B]`.
+    """Return the quantile Huber loss of `[..., B, N]` quantiles theta_i for `[B, M]` targets T_j, `[..., B]`.
 
     It is sum_i mean_j |tau_i - 1{u_ij < 0}| L(u_ij) / kappa with u_ij = T_j - theta_i, where L(u)
     is u^2 / 2 up to |u| = kappa and kappa (|u| - kappa / 2) beyond (Dabney et al. 2018, equations 9 and 10).
@@ -81,8 +83,31 @@ def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Te
     return (weight * huber).mean(-1).sum(-1) / kappa
 
 
+def quantile_critics_loss(quantiles: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Return the mean over rows, critics and quantiles of w times the quantile Huber loss (kappa = 1).
+
+    `quantiles` `[members, B, N]`, `targets` `[B, M]` (for all critics the same), `weights` `[B]` (default 1)
+    -> scalar. It is TQC's loss (Kuznetsov et al. 2020, section 3) with sb3-contrib's factors
+    (`sum_over_quantiles=False`): the mean over members, N and M. The paper's loss of each critic is the mean
+    over N and M too, so that the critics' gradients are `members` times as large there.
+    """
+    rows = quantile_huber(quantiles, targets).mean(0) / quantiles.shape[-1]
+    return (rows if weights is None else weights * rows).mean()
+
+
+def truncate_quantiles(quantiles: Tensor, drop_per_net: int) -> Tensor:
+    """Return the sorted quantiles of all critics without the largest, `[B, members * (N - drop_per_net)]`.
+
+    `quantiles` are `[members, B, N]`. The largest `members * drop_per_net` of a row are dropped, whichever
+    critics they are of: TQC's truncated mixture (Kuznetsov et al. 2020, section 3 and algorithm 1).
+    """
+    members, _, n = quantiles.shape
+    pooled = quantiles.movedim(0, 1).flatten(1)  # [B, members * N]
+    return pooled.sort(-1).values[:, : members * (n - drop_per_net)]
+
+
 def _quantile_errors(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return u and its weights, `[B, i, j]`."""
+    """Return u and its weights, `[..., B, i, j]`."""
     tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
     u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)
     return u, (tau - (u < 0).to(u.dtype)).abs()

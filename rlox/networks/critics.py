@@ -13,7 +13,7 @@ from rlox.errors import ConfigError, ShapeError
 from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.mlp import EnsembleMLP, mlp, resolve_widths
 
-__all__ = ["QNetwork", "polyak_update", "q_values"]
+__all__ = ["QNetwork", "critic_outputs", "polyak_update", "q_values"]
 
 
 class QNetwork(nn.Module):
@@ -52,10 +52,15 @@ def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | 
     `obs` is `[B, obs_dim]` (rows of images, if the critics have an encoder), `actions` `[B, act_dim]`; the
     result is `[members, B]`.
     """
+    return critic_outputs(critics, obs, actions, members).squeeze(-1)
+
+
+def critic_outputs(critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | None = None) -> Tensor:
+    """Return all outputs for the inputs of `q_values`, `[members, B, outputs]`."""
     if isinstance(critics, EncodedEnsemble):
-        return critics.with_actions(obs, actions, members).squeeze(-1)
-    values: Tensor = critics(torch.cat([obs, actions], -1), members)
-    return values.squeeze(-1)
+        return critics.with_actions(obs, actions, members)
+    outputs: Tensor = critics(torch.cat([obs, actions], -1), members)
+    return outputs
 
 
 @torch.no_grad()

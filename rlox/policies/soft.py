@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy
-from rlox.networks.critics import q_values
+from rlox.networks.critics import critic_outputs, q_values
 from rlox.policies.actors import CategoricalActor
 from rlox.policies.base import Policy
 
-__all__ = ["CategoricalSACPolicy", "SACPolicy", "SquashedSACPolicy"]
+__all__ = ["CategoricalSACPolicy", "QuantileSACPolicy", "SACPolicy", "SquashedSACPolicy"]
 
 
 class SACPolicy(Policy):
@@ -80,6 +80,26 @@ class SquashedSACPolicy(SACPolicy):
     def action_values(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
         """Return Q_i(s, a) of actions `[B, act_dim]`."""
         return q_values(critic, obs, actions)
+
+
+class QuantileSACPolicy(SquashedSACPolicy):
+    """A squashed Gaussian, and critics whose outputs are quantiles of the return (TQC).
+
+    Each critic has N outputs theta^j(s, a), for the probabilities (2 j - 1) / 2 N. Its value of an action is
+    their mean.
+    """
+
+    def quantiles(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return theta_i^j(s, a) of actions `[B, act_dim]`, `[members, B, N]`."""
+        return critic_outputs(critic, obs, actions)
+
+    def value(self, critic: EnsembleMLP, obs: Tensor, sampled_actions: Tensor) -> Tensor:
+        """Return the mean of all quantiles of all critics for the sampled action, `[B]`."""
+        return self.quantiles(critic, obs, sampled_actions).mean((0, -1))
+
+    def action_values(self, critic: EnsembleMLP, obs: Tensor, actions: Tensor) -> Tensor:
+        """Return the mean of each critic's quantiles for actions `[B, act_dim]`, `[members, B]`."""
+        return self.quantiles(critic, obs, actions).mean(-1)
 
 
 class CategoricalSACPolicy(SACPolicy):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -40,7 +41,7 @@ from rlox.training.learner import (
 from rlox.training.loop import Stateful
 from rlox.types import Clock, Transitions, Update, update_label
 
-__all__ = ["SACLearner", "build_continuous", "build_discrete", "build_squashed_policy"]
+__all__ = ["SACLearner", "build_actor", "build_continuous", "build_discrete", "build_squashed_policy"]
 
 HALF = 0.5  # factor of the critics' loss, as in the paper's eq. 5
 
@@ -148,15 +149,18 @@ def build_continuous(
     env: VectorEnv,
     encoder_spec: EncoderSpec,
     actions: UnitCodec,
-    learner_class: type[SACLearner] = SACLearner,
+    build_policy: Callable[[Any, int, int], SquashedSACPolicy] | None = None,
+    learner: type[SACLearner] = SACLearner,
 ) -> OffPolicyComponents:
     """Build the components for Box actions: a squashed Gaussian policy, with gSDE if configured.
 
-    `learner_class` is the learner, a subclass of `SACLearner` with the same constructor.
+    `build_policy` takes the algorithm's configuration, the number of features and the length of an action;
+    the default is `build_squashed_policy`. `learner` is a class with the constructor of `SACLearner`.
     """
     algo, size = cast(SACConfig, config.algo), actions.size
     with context.network_init(config):
-        policy = init_weights(build_squashed_policy(algo, encoder_spec.features, size), config.seed)
+        policy = (build_policy or build_squashed_policy)(algo, encoder_spec.features, size)
+        policy = init_weights(policy, config.seed)
         policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
         policy.critic = encoder_spec.wrap_ensemble(policy.critic)
     policy = policy.to(context.device)
@@ -166,19 +170,24 @@ def build_continuous(
     exploration_args = (size, env.n_envs, config.seed, context.device)
     exploration = NoisyExploration(policy.actor.explore, shape, *exploration_args, noise_interval)
     noise, entropy = UpdateNoise(context.streams), resolve_target_entropy(algo, actions)
-    return OffPolicyComponents(policy, exploration, learner_class(policy, algo, entropy, noise), actions)
+    return OffPolicyComponents(policy, exploration, learner(policy, algo, entropy, noise), actions)
 
 
 def build_squashed_policy(algo: SACLikeConfig, features: int, act_dim: int) -> SquashedSACPolicy:
     """Build the configured actor and critics, which take features."""
-    net_arch, critic_net_arch = algo.hidden_widths
-    actor = (
-        SquashedSDEPolicy(features, act_dim, net_arch, algo.activation, algo.log_std_init)
-        if algo.use_sde
-        else SquashedGaussianPolicy(features, act_dim, net_arch=net_arch, activation=algo.activation)
-    )
-    sizes = (features + act_dim, *critic_net_arch, 1)
+    actor = build_actor(algo, features, act_dim)
+    sizes = (features + act_dim, *algo.hidden_widths[1], 1)
     return SquashedSACPolicy(actor, EnsembleMLP(algo.n_critics, sizes, algo.activation))
+
+
+def build_actor(
+    algo: SACLikeConfig, features: int, act_dim: int
+) -> SquashedGaussianPolicy | SquashedSDEPolicy:
+    """Build the configured actor, which takes features."""
+    net_arch, _ = algo.hidden_widths
+    if algo.use_sde:
+        return SquashedSDEPolicy(features, act_dim, net_arch, algo.activation, algo.log_std_init)
+    return SquashedGaussianPolicy(features, act_dim, net_arch=net_arch, activation=algo.activation)
 
 
 def build_discrete(
