@@ -40,7 +40,10 @@ class TQCLearner(SACLearner):
     def _improve_critics(
         self, batch: Transitions, i: int, obs: Tensor, alpha: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Step the critics; return loss, values `[members, B]`, absolute error `[B]` and gradient norm.
+        """Step the critics; return loss, values `[members, B]`, absolute errors `[B]` and gradient norm.
+
+        The error of a row is the mean |y_k - theta_j| over critics, quantiles and atoms: its priority. It is
+        0 without importance weights, because then the buffer has no priorities.
 
         The target atoms are y_k = R + gamma^m (z_(k) - alpha log pi(a'|s')). z_(1) <= z_(2) <= ... are the
         sorted quantiles of all target critics for a' ~ pi(.|s'), without the largest n_critics *
@@ -59,12 +62,12 @@ class TQCLearner(SACLearner):
         quantiles = policy.quantiles(policy.critic, obs, batch.actions[i].to(like))  # [members, B, N]
         loss = quantile_critics_loss(quantiles, atoms, weights)
         grad_norm = self.critic_optimizer.minimize(loss, config.max_grad_norm)
-        return loss, quantiles.mean(-1), _mean_error(quantiles.detach(), atoms), grad_norm
-
-
-def _mean_error(quantiles: Tensor, atoms: Tensor) -> Tensor:
-    """Return the mean |y_k - theta_j| of a row, `[members, B, N]` and `[B, K]` -> `[B]`: its priority."""
-    return (atoms.unsqueeze(-2) - quantiles.unsqueeze(-1)).abs().mean((0, -2, -1))
+        quantiles = quantiles.detach()
+        if weights is None:
+            error = torch.zeros_like(atoms[:, 0])
+        else:
+            error = (atoms.unsqueeze(-2) - quantiles.unsqueeze(-1)).abs().mean((0, -2, -1))
+        return loss, quantiles.mean(-1), error, grad_norm
 
 
 def build_policy(algo: TQCConfig, features: int, act_dim: int) -> QuantileSACPolicy:
@@ -77,9 +80,7 @@ def build_policy(algo: TQCConfig, features: int, act_dim: int) -> QuantileSACPol
 def make(config: RunConfig, context: BuildContext) -> RunComponents:
     """Build the components of a TQC run on replayed transitions."""
 
-    def build_learner(
-        env: VectorEnv, encoder_spec: EncoderSpec, _: BackendSelector
-    ) -> OffPolicyComponents:
+    def build_learner(env: VectorEnv, encoder_spec: EncoderSpec, _: BackendSelector) -> OffPolicyComponents:
         actions = env.actions.unit_codec(config.env.id, "tqc")
         return build_continuous(config, context, env, encoder_spec, actions, build_policy, TQCLearner)
 

@@ -66,9 +66,15 @@ def categorical_kl(logits: Tensor, target: Tensor) -> Tensor:
     return cross - entropy
 
 
-def quantile_midpoints(n: int, device: torch.device | None = None) -> Tensor:
-    """Return the midpoints of `n` quantiles, tau_i = (2 i + 1) / 2 N, `[N]` (Dabney 2018, lemma 2)."""
-    return (2.0 * torch.arange(n, device=device) + 1.0) / (2.0 * n)
+def quantile_midpoints(
+    n: int, device: torch.device | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return the midpoints of `n` quantiles, tau_i = (2 i + 1) / 2 N, `[N]` (Dabney 2018, lemma 2).
+
+    `dtype` is torch's default without one.
+    """
+    indices = torch.arange(n, device=device, dtype=dtype or torch.get_default_dtype())
+    return (2.0 * indices + 1.0) / (2.0 * n)
 
 
 def quantile_huber(quantiles: Tensor, targets: Tensor, kappa: float = 1.0) -> Tensor:
@@ -108,6 +114,6 @@ def truncate_quantiles(quantiles: Tensor, drop_per_net: int) -> Tensor:
 
 def _quantile_errors(quantiles: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Return u and its weights, `[..., B, i, j]`."""
-    tau = quantile_midpoints(quantiles.shape[-1], quantiles.device).unsqueeze(-1)
+    tau = quantile_midpoints(quantiles.shape[-1], quantiles.device, quantiles.dtype).unsqueeze(-1)
     u = targets.unsqueeze(-2) - quantiles.unsqueeze(-1)
     return u, (tau - (u < 0).to(u.dtype)).abs()

@@ -25,7 +25,7 @@ from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, UnsupportedSpaceError
 
 SEEN, CHOICES = spaces.Box(-1, 1, (2,), np.float32), spaces.Discrete(2)
-SQUASHING = {"sac", "td3", "ddpg"}
+SQUASHING = {"sac", "tqc", "td3", "ddpg"}
 MOST = float(np.finfo(np.float32).max)
 ID = "checked-of-runs/{}-v0"
 

@@ -41,6 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dqn": REPLAYS,
     "rainbow": REPLAYS | {"n_atoms": 5, "train_freq": 4},
     "sac": REPLAYS,
+    "tqc": REPLAYS | {"n_quantiles": 4},
     "td3": REPLAYS,
     "ddpg": REPLAYS,
     "bc": {"batch_size": 4, "learning_rate": 1e-2},
@@ -49,7 +50,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cql": {"batch_size": 4, "learning_rate": 1e-2, "n_random_actions": 1},
     "decision_transformer": {"batch_size": 4, "context_length": 3, "hidden": 6, "n_layers": 1},
 }
-VECTORS = {"sac", "td3", "ddpg", "td3_bc", "iql", "cql"}
+VECTORS = {"sac", "tqc", "td3", "ddpg", "td3_bc", "iql", "cql"}
 OF_VECTORS = "decision_transformer"  # takes no images
 FROM_DATASETS = {name for name in ALGORITHMS if ALGO_CONFIGS[name].unit == "updates"}
 ANYWHERE = [

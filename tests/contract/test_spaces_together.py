@@ -33,6 +33,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dqn": REPLAY,
     "rainbow": {**REPLAY, "n_atoms": 3},
     "sac": REPLAY,
+    "tqc": {**REPLAY, "n_quantiles": 4},
     "td3": REPLAY,
     "ddpg": REPLAY,
 }
@@ -43,7 +44,7 @@ PAIRS = list(product(SEEN, ACTIONS))
 def takes(seen: Any, done: Any) -> list[str]:
     """Return the algorithms that can train on an environment with these spaces."""
     why = algorithm_obstacles("env", seen, done)
-    unbounded = ("sac", "td3", "ddpg") if done is SPACES["BoxOneSided"] else ()
+    unbounded = ("sac", "tqc", "td3", "ddpg") if done is SPACES["BoxOneSided"] else ()
     return [name for name in OPTIONS if not why[name] and name not in unbounded]
 
 

@@ -68,6 +68,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "sac": ("SAC", {**PENDULUM, **SEEN, **ACTING}),
     "sac_gsde": ("SAC", {**PENDULUM, "use_sde": True, "ent_coef": 0.1, **ACTING}),
     "sac_discrete": ("SAC", {**CARTPOLE, **ACTING}),
+    "tqc": ("TQC", {**PENDULUM, "n_quantiles": 5, **ACTING}),
     "td3": ("TD3", {**PENDULUM, "prioritized": True, "n_step": 2, **ACTING}),
     "ddpg": ("DDPG", {**PENDULUM, **ACTING}),
     "sft": ("SFT", {"anneal_lr": True, **TEXT}),

@@ -20,6 +20,7 @@ from rlox.algorithms.ppo import PPO
 from rlox.algorithms.sac import SAC
 from rlox.algorithms.td3 import TD3
 from rlox.algorithms.td3_bc import TD3BC
+from rlox.algorithms.tqc import TQC
 from rlox.runs.algorithm import Algorithm
 
 # Layer widths smaller than a block of the kernels, equal to one block, and larger.
@@ -85,6 +86,7 @@ VARIANTS: Mapping[str, Make] = {
     "td3_bc": lambda **more: from_dataset("Pendulum-v1", True, TD3BC, **more),
     "iql": lambda **more: from_dataset("Pendulum-v1", True, IQL, **more),
     "cql": lambda **more: from_dataset("Pendulum-v1", True, CQL, **more),
+    "tqc": lambda **more: off_policy(TQC, "Pendulum-v1", net_arch=NARROW, n_quantiles=4, **more),
     "a2c": lambda **more: on_policy(A2C, "Acrobot-v1", net_arch=(5,), **more),
     "ddpg": lambda **more: off_policy(DDPG, CAR, net_arch=(70,), **more),
     "dqn_dueling": lambda **more: off_policy(

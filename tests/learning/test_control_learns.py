@@ -1,4 +1,4 @@
-"""Tests that SAC and TD3 swing a pendulum up, with smaller networks than the published recipes.
+"""Tests that SAC, TQC and TD3 swing a pendulum up, with smaller networks than the published recipes.
 
 A campaign compares their scores with Stable-Baselines3's, with whole recipes and ten seeds. Here a random
 policy returns -1233; a policy that learned with a wrong action scale or target returns -1200 to -1500.
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers.seeds import check_learned, mean_return
 
-from rlox.algorithms import SAC, TD3
+from rlox.algorithms import SAC, TD3, TQC
 
 SMALL: dict[str, Any] = {"learning_rate": 1e-3, "net_arch": (64, 64)}
 SETTINGS: dict[Any, dict[str, Any]] = {
@@ -31,6 +31,20 @@ def test_sac_and_td3_swing_the_pendulum_up_in_6_000_steps(facade: Any, backend: 
     def score(seed: int) -> float:
         algorithm = facade("Pendulum-v1", seed=seed, backend=backend, **SETTINGS[facade])
         algorithm.train(6_000)
+        mean = mean_return(algorithm, "Pendulum-v1", 20)
+        algorithm.close()
+        return mean
+
+    assert check_learned(score, at_least=-900.0)
+
+
+def test_tqc_swings_the_pendulum_up_in_5_000_steps() -> None:
+    """Few quantiles and small batches, because the time of an update grows with both."""
+
+    def score(seed: int) -> float:
+        quantiles = {"n_quantiles": 10, "top_quantiles_to_drop_per_net": 1}
+        algorithm = TQC("Pendulum-v1", seed=seed, batch_size=64, **quantiles, **SMALL)
+        algorithm.train(5_000)
         mean = mean_return(algorithm, "Pendulum-v1", 20)
         algorithm.close()
         return mean

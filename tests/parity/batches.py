@@ -68,7 +68,7 @@ def _batch(case: Case, learner: Any, train: int, rng: np.random.Generator) -> Ar
     return _values(learner, rng) if case.algo == "pqn" else _rollout(case, learner, rng)
 
 
-REPLAYED = ("dqn", "sac", "td3")
+REPLAYED = ("dqn", "sac", "tqc", "td3")
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:

@@ -34,6 +34,7 @@ REPLAY = {"learning_rate": 3e-3, "gamma": 0.97}
 DQN = {**REPLAY, "max_grad_norm": 0.5, "target_update_interval": 20, "tau": 1.0, "loss": "huber",
        "double_dqn": False, "dueling": False}  # fmt: skip
 SAC = {**REPLAY, "tau": 0.05, "target_entropy": -float(ACT), "use_sde": False}
+TQC = {**SAC, "n_quantiles": 5, "top_quantiles_to_drop_per_net": 1}
 TD3 = {**REPLAY, "tau": 0.05, "policy_delay": 2, "target_policy_noise": 0.2,
        "target_noise_clip": 0.3}  # fmt: skip
 TRAIN_FREQ = 4  # environment steps between DQN's batches
@@ -60,7 +61,7 @@ class Case:
         """Prefixes of tensor names; the gradients of each prefix have one norm, and the norm is limited."""
         if "max_grad_norm" not in self.settings:
             return ()
-        apart = ("actor.", "critic.") if self.algo in ("sac", "td3") else ("",)
+        apart = ("actor.", "critic.") if self.algo in ("sac", "tqc", "td3") else ("",)
         return apart if self.clips is None else (self.clips,)
 
     @property
@@ -105,6 +106,15 @@ CASES = {
         sb3=False,
         extras=("steps", "weights"),
     ),
+    "tqc": Case("tqc", TQC, box=True, sb3=False),
+    "tqc_parts": Case(
+        "tqc",
+        {**TQC, "top_quantiles_to_drop_per_net": 2, "max_grad_norm": 0.08},
+        box=True,
+        sb3=False,
+        extras=("steps", "weights"),
+        clips="critic.",
+    ),
     "td3": Case("td3", TD3, box=True),
     "td3_parts": Case(
         "td3",
@@ -128,7 +138,7 @@ def initial_weights(case: Case, rng: np.random.Generator) -> Arrays:
         for i, width in enumerate(HIDDEN):
             out[f"q.norm.{i}.weight"] = rng.uniform(0.5, 1.5, width).astype(np.float32)
             out[f"q.norm.{i}.bias"] = rng.uniform(-0.5, 0.5, width).astype(np.float32)
-    elif case.algo == "sac":
+    elif case.algo in ("sac", "tqc"):
         heads = {"mean": 0.0} if case.settings["use_sde"] else {"mean": 0.0, "log_std": -1.2}
         for head, centre in heads.items():  # far from the flat ends of tanh
             add_layer(out, f"actor.{head}", HIDDEN[-1], ACT, rng)
@@ -156,8 +166,9 @@ def networks(case: Case) -> dict[str, tuple[int, ...]]:
         }
     if case.algo in ("dqn", "pqn"):
         return {"q": (OBS, *HIDDEN, CHOICES)}
-    actor = (OBS, *HIDDEN) if case.algo == "sac" else (OBS, *HIDDEN, ACT)
-    return {"actor": actor, **{f"critic.{k}": (OBS + ACT, *HIDDEN, 1) for k in (0, 1)}}
+    actor = (OBS, *HIDDEN, ACT) if case.algo == "td3" else (OBS, *HIDDEN)
+    outputs = case.settings.get("n_quantiles", 1)
+    return {"actor": actor, **{f"critic.{k}": (OBS + ACT, *HIDDEN, outputs) for k in (0, 1)}}
 
 
 def add_layer(out: Arrays, name: str, inputs: int, outputs: int, rng: np.random.Generator) -> None:

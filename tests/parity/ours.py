@@ -135,5 +135,6 @@ DRIVERS: dict[str, Callable[[Case, Arrays, Arrays, torch.dtype], Arrays]] = {
     "dqn": dqn,
     "pqn": pqn,
     "sac": sac,
+    "tqc": sac,
     "td3": td3,
 }

@@ -1,4 +1,4 @@
-"""Runs rlox's SAC and TD3 on the same batches; their critics are one module, and their actor has one head."""
+"""Runs rlox's SAC, TQC and TD3 on the same batches; critics are one module, and an actor has one head."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ from parity.taps import Tap, copies, neutral, transitions
 from parity.traces import Row, trace
 from rlox.algorithms.sac.learner import SACLearner
 from rlox.algorithms.td3.learner import TD3Learner
-from rlox.configs import SACConfig, TD3Config, make
+from rlox.algorithms.tqc import TQCLearner
+from rlox.configs import SACConfig, TD3Config, TQCConfig, make
 from rlox.networks import EnsembleMLP, SquashedGaussianPolicy, SquashedSDEPolicy
 from rlox.policies.deterministic import DeterministicPolicy
-from rlox.policies.soft import SquashedSACPolicy
+from rlox.policies.soft import QuantileSACPolicy, SquashedSACPolicy
 from rlox.training.learner import NoiseFunction
 from rlox.types import Clock
 
 CRITICS = 2
 LAYERS = len(HIDDEN) + 1
+SAC_CLASSES: dict[str, tuple[Any, Any, Any]] = {
+    "sac": (SquashedSACPolicy, SACConfig, SACLearner),
+    "tqc": (QuantileSACPolicy, TQCConfig, TQCLearner),
+}
 
 
 def apart(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -57,12 +62,14 @@ def begin(policy: nn.Module, init: Arrays) -> None:
 def sac(case: Case, init: Arrays, batches: Arrays, dtype: torch.dtype) -> Arrays:
     kind = SquashedSDEPolicy if case.settings["use_sde"] else SquashedGaussianPolicy
     actor = kind(OBS, ACT, net_arch=HIDDEN)
-    policy = SquashedSACPolicy(actor, EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, 1)))
+    critic = EnsembleMLP(CRITICS, (OBS + ACT, *HIDDEN, case.settings.get("n_quantiles", 1)))
+    policy_class, config, learner_class = SAC_CLASSES[case.algo]
+    policy = policy_class(actor, critic)
     begin(policy, init)
     settings = {**case.settings, "ent_coef": f"auto_{math.exp(float(init['log_alpha'][0]))!r}"}
     target = settings.pop("target_entropy")
     noise = given(np.stack([batches["noise_obs"], batches["noise_next"]], 1))
-    learner = SACLearner(policy.to(dtype), make(SACConfig, settings), target, noise)
+    learner = learner_class(policy.to(dtype), make(config, settings), target, noise)
     taps = {
         "actor": Tap(learner.actor_optimizer, prefix="actor."),
         "critic": Tap(learner.critic_optimizer, prefix="critic."),

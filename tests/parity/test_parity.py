@@ -89,6 +89,8 @@ def test_some_gradients_are_clipped_and_some_are_not(name: str, part: str) -> No
         ("sac", {"tau": 0.051}),
         ("sac_gsde", {"target_entropy": -1.0}),
         ("sac_parts", {"max_grad_norm": 0.6}),
+        ("tqc", {"top_quantiles_to_drop_per_net": 2}),
+        ("tqc_parts", {"max_grad_norm": 0.09}),
         ("td3", {"tau": 0.051}),
         ("td3", {"target_noise_clip": 0.5}),
         ("td3_parts", {"max_grad_norm": 1.2}),
@@ -103,7 +105,8 @@ def test_changing_any_setting_changes_the_update_beyond_rounding(name: str, chan
 @pytest.mark.parametrize(
     ("name", "column"),
     [("dqn_parts", "steps"), ("dqn_parts", "weights"), ("sac_n_step", "steps"),
-     ("sac_parts", "steps"), ("sac_parts", "weights"), ("td3_parts", "steps"), ("td3_parts", "weights")],
+     ("sac_parts", "steps"), ("sac_parts", "weights"), ("tqc_parts", "steps"), ("tqc_parts", "weights"),
+     ("td3_parts", "steps"), ("td3_parts", "weights")],
 )  # fmt: skip
 def test_changing_steps_or_weights_of_the_rows_changes_the_update(name: str, column: str) -> None:
     file = load(name)

@@ -10,7 +10,10 @@ from parity.transcriptions.ppo import PPO
 from parity.transcriptions.pqn import PQN
 from parity.transcriptions.sac import SAC
 from parity.transcriptions.td3 import TD3
+from parity.transcriptions.tqc import TQC
 
 __all__ = ["TRANSCRIPTIONS"]
 
-TRANSCRIPTIONS = {"ppo": PPO, "a2c": A2C, "dqn": DQN, "pqn": PQN, "sac": SAC, "td3": TD3}
+TRANSCRIPTIONS = {
+    "ppo": PPO, "a2c": A2C, "dqn": DQN, "pqn": PQN, "sac": SAC, "tqc": TQC, "td3": TD3,
+}  # fmt: skip

@@ -225,7 +225,7 @@ def test_without_a_limit_no_gradient_is_clipped() -> None:
 def test_dqn_refuses_box_actions_and_names_algorithms_that_take_them() -> None:
     told = (
         r"^dqn needs Discrete actions, Pendulum-v1 has Box\(-2\.0, 2\.0, \(1,\), float32\); use "
-        r"algo=ppo, recurrent_ppo, a2c, sac, td3 or ddpg$"
+        r"algo=ppo, recurrent_ppo, a2c, sac, tqc, td3 or ddpg$"
     )
     with pytest.raises(UnsupportedSpaceError, match=told):
         DQN("Pendulum-v1")

@@ -26,6 +26,7 @@ from rlox.configs.rainbow import RainbowConfig
 from rlox.configs.sac import SACConfig
 from rlox.configs.td3 import DDPGConfig, TD3Config
 from rlox.configs.td3_bc import TD3BCConfig
+from rlox.configs.tqc import TQCConfig
 from rlox.policies.actors import GaussianActor
 from rlox.policies.deterministic import DeterministicPolicy
 from rlox.policies.implicit import IQLPolicy
@@ -33,6 +34,7 @@ from rlox.policies.q_policy import QPolicy
 from rlox.types import Clock
 
 from .test_sac_update import ACT, OBS, batches, squashed
+from .test_tqc_update import quantile_policy
 
 SIZES = (OBS, ACT, 2, (8,), (8,), "relu")
 
@@ -101,6 +103,11 @@ def make_deterministic(name: str, config: Any, **settings: Any) -> Callable[[Any
     return lambda module: getattr(module, name)(DeterministicPolicy(*SIZES), make(config, settings), no_noise)
 
 
+def make_tqc(module: Any) -> Any:
+    config = make(TQCConfig, {"n_quantiles": 4})
+    return module.TQCLearner(quantile_policy(config.n_critics), config, -1.0, no_noise)
+
+
 def make_cql(module: Any) -> Any:
     config = make(CQLConfig, {"n_random_actions": 2})
     return module.CQLLearner(squashed(), config, -1.0, no_noise, PenaltyNoise(3))
@@ -159,6 +166,10 @@ EDITS = {
         " + 10.0 * actions.square().mean()",
         replayed(lambda module: module.SACLearner(squashed(), make(SACConfig, {}), -1.0, no_noise)),
         "loss/actor", "actor.",
+    ),
+    "TQC": Edit(
+        "rlox.algorithms.tqc", "loss = quantile_critics_loss(quantiles, atoms, weights)",
+        " + 10.0 * quantiles.square().mean()", replayed(make_tqc), "loss/critic", "critic.",
     ),
     "TD3": Edit(
         *TD3_ACTOR, replayed(make_deterministic("TD3Learner", TD3Config, policy_delay=1)), "loss/actor",

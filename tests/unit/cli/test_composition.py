@@ -153,6 +153,7 @@ def test_a_null_override_does_not_displace_an_alternative_key(cli: Cli) -> None:
         ("a2c", "rollout"),
         ("dqn", "auto"),
         ("sac", "auto"),
+        ("tqc", "auto"),
         ("td3", "auto"),
         ("ddpg", "auto"),
         ("rainbow", "prioritized"),

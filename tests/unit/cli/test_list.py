@@ -223,6 +223,7 @@ def test_each_algorithm_is_listed_with_a_line_of_its_own(cli: Cli) -> None:
     lines = dict(line.split(maxsplit=1) for line in cli("list", "algo").out.splitlines())
     assert len(set(lines.values())) == len(lines)
     for name, word in (
+        ("tqc", "TQC"),
         ("td3", "TD3"),
         ("ddpg", "DDPG"),
         ("dpo", "DPO"),

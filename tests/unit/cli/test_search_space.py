@@ -192,7 +192,7 @@ def test_an_interval_of_an_integer_key_gives_whole_numbers(cli: Cli) -> None:
 
 @pytest.mark.parametrize("name", group_options("search", [CONF]))
 def test_each_space_that_is_shipped_fits_its_algorithm(cli: Cli, tmp_path: Path, name: str) -> None:
-    task = "Pendulum-v1" if name in ("sac", "td3", "ddpg") else "CartPole-v1"
+    task = "Pendulum-v1" if name in ("sac", "tqc", "td3", "ddpg") else "CartPole-v1"
     result = cli("sweep", f"search={name}", f"env={task}", "dry_run=true")
     assert result.code == 0, result.err
     assert f"dry run: {name} on {task}" in result.out

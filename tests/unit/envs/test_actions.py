@@ -210,7 +210,7 @@ ANY = ("ppo", "a2c", "recurrent_ppo", "bc")
         ("DiscreteFromFive", {*ANY, "dqn", "rainbow", "sac", "cql", "decision_transformer"}),
         (
             "DictOfBoxes",
-            {*ANY, "sac", "td3", "ddpg", "td3_bc", "iql", "cql", "decision_transformer"},
+            {*ANY, "sac", "tqc", "td3", "ddpg", "td3_bc", "iql", "cql", "decision_transformer"},
         ),
         ("Nested", {*ANY}),
         ("DictWithSequence", set()),

@@ -225,8 +225,9 @@ def test_any_false_value_from_a_callback_stops_training(told: Any) -> None:
         ({"policy_kwargs": {}}, "unknown argument 'policy_kwargs' for ppo; here that is net_arch, "
                                 "critic_net_arch and activation"),
         ({"tau": 0.1}, "unknown argument 'tau' for ppo; it belongs to cql, ddpg, dqn, iql, rainbow, sac, "
-                       "td3, td3_bc"),
-        ({"n_step": 3}, "unknown argument 'n_step' for ppo; it belongs to ddpg, dqn, rainbow, sac, td3; "
+                       "td3, td3_bc, tqc"),
+        ({"n_step": 3}, "unknown argument 'n_step' for ppo; it belongs to ddpg, dqn, rainbow, sac, td3, "
+                        "tqc; "
                         "did you mean 'n_steps'?"),
     ],
 )  # fmt: skip
