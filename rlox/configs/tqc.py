@@ -63,6 +63,6 @@ class TQCConfig(SACConfig):
         if self.top_quantiles_to_drop_per_net >= self.n_quantiles:
             raise ConfigError(
                 f"algo.top_quantiles_to_drop_per_net={self.top_quantiles_to_drop_per_net} and "
-                f"algo.n_quantiles={self.n_quantiles}: no quantile would be left for the target; drop at most "
-                f"{self.n_quantiles - 1}"
+                f"algo.n_quantiles={self.n_quantiles}: no quantile would be left for the target; drop at "
+                f"most {self.n_quantiles - 1}"
             )
