@@ -18,7 +18,7 @@ def make(config, context):
 
     def build_learner(env, encoder_spec, selector):
         actions = env.actions.unit_codec(config.env.id, config.algo.name)
-        return build_continuous(config, context, env, encoder_spec, actions, SmallActionsLearner)
+        return build_continuous(config, context, env, encoder_spec, actions, learner=SmallActionsLearner)
 
     return build_off_policy_run(config, context, build_learner)
 
