@@ -132,18 +132,23 @@ def test_an_example_that_was_saved_and_loaded_goes_on_as_if_it_had_not_stopped(
     assert said == "True\n"
 
 
+def without_spaces(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
 def test_the_pages_code_is_that_of_the_examples() -> None:
-    sources = [path.read_text("utf-8") for path in sorted(EXTENDING.rglob("*.py"))]
-    sources += [path.read_text("utf-8") for path in (EXTENDING.parents[1] / "rlox").rglob("*.py")]
+    files = [*EXTENDING.rglob("*.py"), *(EXTENDING.parents[1] / "rlox").rglob("*.py")]
+    sources = [without_spaces(path.read_text("utf-8")) for path in files]
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    edits = [block for block in blocks if not any(block in source for source in sources)]
     assert len(blocks) == 9
+    # the formatter dedents the page's blocks and breaks their lines elsewhere
+    edits = [block for block in blocks if not any(without_spaces(block) in source for source in sources)]
     # the line that the reader adds
     assert [block.split()[:2] for block in edits] == [["return", "soft_policy_loss(log_prob,"]]
 
 
 def test_the_page_names_files_that_exist() -> None:
     named = re.findall(r"`(rlox/[\w/.]+\.py)`", PAGE.read_text("utf-8"))
-    assert len(named) > 15
+    assert len(named) >= 15
     missing = [path for path in named if not (EXTENDING.parents[1] / path).is_file()]
     assert missing == [path for path in named if "NAME" in path]
