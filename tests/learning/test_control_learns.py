@@ -39,7 +39,10 @@ def test_sac_and_td3_swing_the_pendulum_up_in_6_000_steps(facade: Any, backend: 
 
 
 def test_tqc_swings_the_pendulum_up_in_5_000_steps() -> None:
-    """Few quantiles and small batches, because the time of an update grows with both."""
+    """Few quantiles and small batches, because the time of an update grows with both.
+
+    The scores of 8 seeds are -349, -173 and six from -137 to -134.
+    """
 
     def score(seed: int) -> float:
         quantiles = {"n_quantiles": 10, "top_quantiles_to_drop_per_net": 1}
