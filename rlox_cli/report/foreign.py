@@ -31,7 +31,7 @@ CLEANRL_PATTERN = re.compile(r"(?:^|/)(?P<env>[^/]+?)__(?P<algo>[^/]+?)__(?P<see
 ENV_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9.]*(?:-[A-Za-z][A-Za-z0-9]*)*-v\d+")
 SEED_PATTERN = re.compile(r"(?:^|[^A-Za-z])(?:seed|s)[_=-]?(\d+)(?!\d)", re.IGNORECASE)
 LAST_NUMBER_PATTERN = re.compile(r"[_-](\d+)/?$")
-OTHER_ALGOS = ("trpo", "qrdqn", "tqc", "crossq", "ars", "reinforce", "c51", "redq", "impala", "dreamer")
+OTHER_ALGOS = ("trpo", "qrdqn", "crossq", "ars", "reinforce", "c51", "redq", "impala", "dreamer")
 
 
 @dataclass(frozen=True)

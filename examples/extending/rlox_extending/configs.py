@@ -12,8 +12,10 @@ from rlox.plugins import AlgorithmPlugin
 class SACSmallActionsConfig(SACConfig):
     """SAC with a penalty on large actions."""
 
+    action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
+
     name: str = param("sac_small_actions", "the algorithm", choices=("sac_small_actions",))
-    action_cost: float = param(0.1, "weight of the mean squared action in the loss", within="[0, inf)")
+    action_cost: float = param(0.0, "weight of the mean squared action in the loss", within="[0, inf)")
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class PPORNDConfig(PPOConfig):
 class CrossQConfig(SACConfig):
     """CrossQ: SAC with batch normalisation and without target networks (Bhatt et al. 2024)."""
 
+    action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
+    # inherited fields that this algorithm does not use
     drops: ClassVar[Mapping[str, str]] = {
         "tau": "has no target networks",
         "target_update_interval": "has no target networks",

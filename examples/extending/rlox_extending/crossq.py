@@ -1,4 +1,8 @@
-"""CrossQ: SAC with batch normalisation in the critics and without target networks (Bhatt et al. 2024)."""
+"""CrossQ: SAC with batch normalisation in the critics and without target networks (Bhatt et al. 2024).
+
+The paper has batch renormalisation, in the actor too, and critics that are 2,048 wide
+(`algo.critic_net_arch=[2048,2048]`).
+"""
 
 from itertools import pairwise
 
@@ -6,8 +10,10 @@ import torch
 from torch import nn
 
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents, build_off_policy_run
+from rlox.errors import ConfigError
 from rlox.losses import critics_loss, soft_policy_loss, td_target
 from rlox.networks import SquashedGaussianPolicy
+from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import Adam
 from rlox.policies.base import Policy
 from rlox.policies.exploration import NoisyExploration
@@ -29,11 +35,12 @@ BETAS = (0.5, 0.999)  # of Adam, table 4
 class Critic(nn.Module):
     """Q(s, a): an MLP with batch normalisation of its input and of each hidden layer."""
 
-    def __init__(self, n_inputs, widths, momentum):
+    def __init__(self, n_inputs, widths, activation, momentum):
         super().__init__()
         layers = [nn.BatchNorm1d(n_inputs, momentum=momentum)]
         for inputs, outputs in pairwise((n_inputs, *widths)):
-            layers += [nn.Linear(inputs, outputs), nn.ReLU(), nn.BatchNorm1d(outputs, momentum=momentum)]
+            layers += [nn.Linear(inputs, outputs), ACTIVATIONS[activation]()]
+            layers.append(nn.BatchNorm1d(outputs, momentum=momentum))
         self.net = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
 
     def forward(self, obs, actions):
@@ -74,7 +81,6 @@ class CrossQLearner(ActorCriticLearner):
         self.temperature = (
             LearnedTemperature(alpha, target_entropy, lr, like) if learned else Temperature(alpha, like)
         )
-        self.actor_loss = torch.zeros(())
         parts = {
             "actor": self.actor_optimizer,
             "critic": self.critic_optimizer,
@@ -85,7 +91,8 @@ class CrossQLearner(ActorCriticLearner):
     @torch.enable_grad()
     def update(self, batch, clock):
         """Learn from each batch."""
-        label = update_label(batch, clock)
+        label, batch = update_label(batch, clock), batch.to(self.critic_optimizer.vector.device)
+        self.actor_optimizer.lr = self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)
         self.policy.train()
         update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), METRIC_NAMES, label)
         for optimizer in (self.actor_optimizer, self.critic_optimizer):
@@ -109,15 +116,14 @@ class CrossQLearner(ActorCriticLearner):
         loss = critics_loss(q, target, None if batch.weights is None else batch.weights[i])
         grad_norm = self.critic_optimizer.minimize(loss, config.max_grad_norm)
 
+        actions, log_prob = policy.actor.draw(obs, noise[1])
+        policy.critics.eval()  # the actor's loss uses the running mean and variance
+        actor_loss = soft_policy_loss(log_prob, policy.q_values(obs, actions).amin(0), alpha)
+        policy.critics.train()
         if (number + 1) % config.policy_delay == 0:
-            actions, log_prob = policy.actor.draw(obs, noise[1])
-            policy.critics.eval()  # the actor's step uses the running mean and variance
-            actor_loss = soft_policy_loss(log_prob, policy.q_values(obs, actions).amin(0), alpha)
-            policy.critics.train()
             self.actor_optimizer.minimize(actor_loss, config.max_grad_norm)
             self.temperature.learn(log_prob, self.actor_optimizer.lr)
-            self.actor_loss = actor_loss.detach()
-        metrics = torch.stack([loss, self.actor_loss, q.mean(), alpha, grad_norm])
+        metrics = torch.stack([loss, actor_loss, q.mean(), alpha, grad_norm])
         return metrics, (q - target).abs().mean(0)
 
 
@@ -126,12 +132,19 @@ def make(config, context):
     algo = config.algo
 
     def build_learner(env, encoder_spec, selector):
+        if env.observations.images:
+            raise ConfigError(f"crossq takes vectors, but {config.env.id} has images; use algo=sac")
         actions = env.actions.unit_codec(config.env.id, algo.name)
         size, (actor_widths, critic_widths) = actions.size, algo.hidden_widths
         with context.network_init(config):
-            actor = SquashedGaussianPolicy(encoder_spec.features, size, net_arch=actor_widths)
+            actor = SquashedGaussianPolicy(
+                encoder_spec.features, size, net_arch=actor_widths, activation=algo.activation
+            )
             inputs = encoder_spec.features + size
-            critics = [Critic(inputs, critic_widths, algo.bn_momentum) for _ in range(algo.n_critics)]
+            critics = [
+                Critic(inputs, critic_widths, algo.activation, algo.bn_momentum)
+                for _ in range(algo.n_critics)
+            ]
             policy = CrossQPolicy(actor, critics)
         policy = policy.to(context.device)
         exploration = NoisyExploration(actor.explore, (size,), size, env.n_envs, config.seed, context.device)

@@ -6,8 +6,10 @@ import torch
 
 from rlox.algorithms.assembly.on_policy import build_on_policy_run
 from rlox.algorithms.ppo.learner import PPOLearner
-from rlox.losses import PPOTerms, kl_estimate, standardize, value_loss
+from rlox.losses import PPOTerms, kl_estimate, value_loss
 from rlox.runs.algorithm import Algorithm
+
+MIN_COEF, MAX_COEF = 1e-6, 1e6  # of the KL divergence
 
 
 class PPOKLLearner(PPOLearner):
@@ -21,7 +23,7 @@ class PPOKLLearner(PPOLearner):
         """Compute the loss E[-r A + beta KL(old, new)] and its terms."""
         log_probs, entropy, values = self._evaluate(minibatch)
         log_ratio = log_probs - minibatch.log_probs
-        policy = -(log_ratio.exp() * standardize(minibatch.advantages)).mean()
+        policy = -(log_ratio.exp() * self._advantages(minibatch)).mean()
         value, kl = value_loss(values, minibatch.returns), kl_estimate(log_ratio)
         total = policy + self.kl_coef * kl + self.config.vf_coef * value
         total = total - self.loss.ent_coef * entropy.mean()
@@ -31,12 +33,15 @@ class PPOKLLearner(PPOLearner):
     def update(self, batch, clock):
         """Learn from one rollout, then adapt the weight of the KL divergence."""
         update = super().update(batch, clock)
-        kl = update.metrics["policy/approx_kl"]
-        metrics = {**update.metrics, "policy/kl_coef": self.kl_coef}
+        rows = batch.rows()
+        with torch.no_grad():  # of the whole update; `policy/approx_kl` is a mean over its minibatches
+            log_probs, _, _ = self.policy.evaluate_actions(rows.obs, rows.actions)
+            kl = float(kl_estimate(log_probs - rows.log_probs))
+        metrics = {**update.metrics, "policy/kl": kl, "policy/kl_coef": self.kl_coef}
         if kl < self.config.kl_target / 1.5:
-            self.kl_coef /= 2
+            self.kl_coef = max(self.kl_coef / 2, MIN_COEF)
         elif kl > self.config.kl_target * 1.5:
-            self.kl_coef *= 2
+            self.kl_coef = min(self.kl_coef * 2, MAX_COEF)
         return replace(update, metrics=metrics)
 
     def state(self):

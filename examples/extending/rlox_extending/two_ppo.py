@@ -9,8 +9,8 @@ from rlox.algorithms.assembly.on_policy import build_on_policy_run
 from rlox.algorithms.ppo.learner import PPOLearner
 from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError
-from rlox.losses import PPOTerms, standardize
-from rlox.networks import init_weights, mlp
+from rlox.losses import PPOTerms
+from rlox.networks import mlp
 from rlox.policies import ActorCritic
 from rlox.policies.heads import CategoricalHead
 from rlox.runs.algorithm import Algorithm
@@ -28,7 +28,6 @@ class Team(ActorCritic):
             mlp((size, 64, 64, head.size)) for size, head in zip(sizes.values(), self.heads, strict=True)
         )
         self.critic = mlp((sum(sizes.values()), 64, 64, 1))
-        init_weights(self, 0)
 
     def logits(self, obs):
         """Return the logits of each agent."""
@@ -82,7 +81,7 @@ class TwoPPOLearner(PPOLearner):
     def _terms(self, minibatch):
         """Compute the mean of the agents' losses."""
         log_probs, entropies = self.policy.agent_scores(minibatch.obs, minibatch.actions)
-        values, advantages = self.policy.get_value(minibatch.obs), standardize(minibatch.advantages)
+        values, advantages = self.policy.get_value(minibatch.obs), self._advantages(minibatch)
         others = advantages, minibatch.returns, minibatch.values
         old_log_probs = minibatch.extras["agent_log_probs"]
         agent_terms = [

@@ -133,18 +133,20 @@ class ClippedLearner(ClippedLearnerBase[P], ABC, Generic[P, M]):
     def _terms(self, minibatch: M) -> PPOTerms:
         """Compute the loss, which is minimised, and its terms."""
         log_probs, entropy, values = self._evaluate(minibatch)
-        advantages = minibatch.advantages
-        if self.config.normalize_advantages:
-            advantages = standardize(advantages)
         return self.loss.terms(
             log_probs,
             entropy,
             values,
             minibatch.log_probs,
-            advantages,
+            self._advantages(minibatch),
             minibatch.returns,
             minibatch.values,
         )
+
+    def _advantages(self, minibatch: M) -> Tensor:
+        """Return the advantages, standardised within the minibatch if configured, `[B]`."""
+        advantages = minibatch.advantages
+        return standardize(advantages) if self.config.normalize_advantages else advantages
 
     def _is_past_target_kl(self, terms: PPOTerms) -> bool:
         target = self.config.target_kl

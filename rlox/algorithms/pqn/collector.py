@@ -86,4 +86,7 @@ class EpsilonGreedySource(RolloutSource):
         horizon, n_envs = clock.horizon or 1, collector.n_envs
         steps = (clock.env_steps + t * n_envs for t in range(self.n_steps))
         collector.epsilons = [self.epsilon(min(step / horizon, 1.0)) for step in steps]
-        return super().next(clock)
+        try:
+            return super().next(clock)
+        finally:
+            collector.epsilons = ()  # a rollout that a user collects has the policy's epsilon

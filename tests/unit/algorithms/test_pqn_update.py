@@ -127,10 +127,20 @@ def test_epsilon_falls_linearly_over_a_fraction_of_the_run() -> None:
 
 def test_epsilon_falls_within_a_rollout_and_depends_on_the_clock_alone() -> None:
     algorithm = pqn(n_envs=2, n_steps=4, exploration_fraction=0.5, exploration_final_eps=0.0)
+    collector, used = algorithm.collector, []
+    make_sampler = collector._make_sampler
+
+    def noted(policy: Any, epsilons: Any, generator: Any) -> Any:
+        used.append(list(epsilons))
+        return make_sampler(policy, epsilons, generator)
+
+    collector._make_sampler = noted
     for steps in (16, 0, 16):
         algorithm.source.next(Clock(env_steps=steps, horizon=64))
-        expected = [1 - (steps + 2 * t) / 32 for t in range(4)]
-        assert algorithm.collector.epsilons == pytest.approx(expected)
+        assert used[-1] == pytest.approx([1 - (steps + 2 * t) / 32 for t in range(4)])
+    algorithm.policy.epsilon = 0.25
+    collector.collect(algorithm.policy, 6)  # by a user, of any length
+    assert used[-1] == [0.25] * 6
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
