@@ -20,6 +20,8 @@ from rlox.configs.params import (
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
+DIVISOR_SEARCH_RANGE = 4096  # how far from batch_size a size that divides the rollout is sought
+
 
 @dataclass(frozen=True)
 class OnPolicyConfig(AlgorithmConfig):
@@ -137,3 +139,24 @@ class OnPolicyConfig(AlgorithmConfig):
         self.reject_without_switch({"use_sde": "gSDE"})
         if self.sde_sample_freq == 0:
             raise ConfigError("algo.sde_sample_freq is 0, expected -1 (once per rollout) or at least 1")
+
+
+def minibatch_advice(n_steps: int, n_envs: int, batch_size: int) -> list[str]:
+    """Warn about minibatches of a rollout that differ from the requested size."""
+    rows = n_steps * n_envs
+    rollout_text = f"algo.n_steps={n_steps} x env.n_envs={n_envs} = {rows:,} transitions"
+    if batch_size > rows:
+        return [
+            f"algo.batch_size={batch_size:,} is larger than a rollout, {rollout_text}: the rollout is one "
+            "minibatch"
+        ]
+    if not (remainder := rows % batch_size):
+        return []
+    distances = range(1, min(batch_size // 2, DIVISOR_SEARCH_RANGE) + 1)
+    candidates = (n for distance in distances for n in (batch_size - distance, batch_size + distance))
+    divisor = next((n for n in candidates if rows % n == 0), None)
+    hint = f"; algo.batch_size={divisor:,} does" if divisor else ""
+    return [
+        f"algo.batch_size={batch_size:,} does not divide a rollout, {rollout_text}: the last minibatch of an "
+        f"epoch has {remainder:,}{hint}"
+    ]

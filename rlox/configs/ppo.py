@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rlox.configs.env import EnvConfig
-from rlox.configs.on_policy import OnPolicyConfig
+from rlox.configs.on_policy import OnPolicyConfig, minibatch_advice
 from rlox.configs.params import param
 from rlox.configs.schedules import Schedule, schedule
-
-DIVISOR_SEARCH_RANGE = 4096  # how far from batch_size a size that divides the rollout is sought
 
 
 @dataclass(frozen=True)
@@ -54,20 +52,4 @@ class PPOConfig(OnPolicyConfig):
         return [*super().advice(env), *self._minibatch_notes(env)]
 
     def _minibatch_notes(self, env: EnvConfig) -> list[str]:
-        rows, size = self.batch_steps(env.n_envs), self.batch_size
-        rollout_text = f"algo.n_steps={self.n_steps} x env.n_envs={env.n_envs} = {rows:,} transitions"
-        if size > rows:
-            return [
-                f"algo.batch_size={size:,} is larger than a rollout, {rollout_text}: the rollout is one "
-                "minibatch"
-            ]
-        if remainder := rows % size:
-            distances = range(1, min(size // 2, DIVISOR_SEARCH_RANGE) + 1)
-            candidates = (n for distance in distances for n in (size - distance, size + distance))
-            divisor = next((n for n in candidates if rows % n == 0), None)
-            hint = f"; algo.batch_size={divisor:,} does" if divisor else ""
-            return [
-                f"algo.batch_size={size:,} does not divide a rollout, {rollout_text}: the last minibatch of "
-                f"an epoch has {remainder:,}{hint}"
-            ]
-        return []
+        return minibatch_advice(self.n_steps, env.n_envs, self.batch_size)

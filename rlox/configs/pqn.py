@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlox.configs.base import AlgorithmConfig
+from rlox.configs.env import EnvConfig
+from rlox.configs.on_policy import minibatch_advice
 from rlox.configs.params import encoder_features_field, encoder_field, image_channels_field, param
 from rlox.configs.schedules import Schedule, schedule
 
@@ -83,3 +85,7 @@ class PQNConfig(AlgorithmConfig):
         """Return the probability of a random action after the fraction `elapsed` of the run, 0 to 1."""
         progress = min(elapsed / self.exploration_fraction, 1.0)
         return (1.0 - progress) * self.exploration_initial_eps + progress * self.exploration_final_eps
+
+    def advice(self, env: EnvConfig) -> list[str]:
+        """Warn about minibatches that differ from the requested size."""
+        return [*super().advice(env), *minibatch_advice(self.n_steps, env.n_envs, self.batch_size)]
