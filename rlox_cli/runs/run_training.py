@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,32 +53,47 @@ def run_training(
     from rlox.runs.session import Session
 
     set_num_threads(config.threads)
-    with call.reporter.progress() as report:
+    with ExitStack() as signals:  # until the folder says how the run ended
+        with call.reporter.progress() as report:
 
-        def on_progress(snapshot: progress.ProgressSnapshot) -> None:
-            folder.update_step(snapshot.now)
-            is_finished = snapshot.now >= algorithm.clock.horizon and snapshot.evaluating is None
-            if is_finished and (warning := endless_episodes_warning(algorithm)):
-                call.reporter.report_error(f"rlox {call.name}: warning: {warning}")
-            report(snapshot)
+            def on_progress(snapshot: progress.ProgressSnapshot) -> None:
+                folder.update_step(snapshot.now)
+                is_finished = snapshot.now >= algorithm.clock.horizon and snapshot.evaluating is None
+                if is_finished and (warning := endless_episodes_warning(algorithm)):
+                    call.reporter.report_error(f"rlox {call.name}: warning: {warning}")
+                report(snapshot)
 
-        def on_evaluation(result: Evaluation, is_best: bool) -> None:
-            step = f"{progress.unit_label(algorithm.clock.unit)} {algorithm.clock.now:,}"
-            line = summary.evaluation_line(result, is_best)
-            call.reporter.message("evaluated", f"  eval    {step}: {line}")
+            def on_evaluation(result: Evaluation, is_best: bool) -> None:
+                step = f"{progress.unit_label(algorithm.clock.unit)} {algorithm.clock.now:,}"
+                line = summary.evaluation_line(result, is_best)
+                call.reporter.message("evaluated", f"  eval    {step}: {line}")
 
-        session = Session(
-            algorithm,
-            folder.path,
-            on_progress=on_progress,
-            resume_checkpoint=resume_checkpoint,
-            should_prune=make_pruner(config),
-            deliver_at_end=False,
-            on_evaluation=on_evaluation,
-        )
-        RANK_ZERO.broadcast(algorithm, config)
-        with call.signals.call_on_signal(lambda: session.request_stop("signal")):
+            session = Session(
+                algorithm,
+                folder.path,
+                on_progress=on_progress,
+                resume_checkpoint=resume_checkpoint,
+                should_prune=make_pruner(config),
+                deliver_at_end=False,
+                on_evaluation=on_evaluation,
+            )
+            RANK_ZERO.broadcast(algorithm, config)
+            signals.enter_context(call.signals.call_on_signal(lambda: session.request_stop("signal")))
             outcome = session.run()
+        status, reason, data = _record_end(algorithm, config, folder, outcome)
+    _deliver(session, folder)
+    best = best_evaluation(folder.path, outcome.clock.unit) if config.eval.every else None
+    cause = "signal" if call.signals.received_signal is None else signal_name(call.signals.received_signal)
+    call.reporter.message("ended", summary.closing_lines(config, data, folder.path, best, cause))
+    if offline := summary.offline_message(config, folder.path):
+        call.reporter.message("ended", offline)
+    return _end_status(call, status, reason)
+
+
+def _record_end(
+    algorithm: Algorithm, config: RunConfig, folder: RunFolder, outcome: Outcome
+) -> tuple[str, str, dict[str, Any]]:
+    """Write result, plot and status; return the status, its reason and the result."""
     if outcome.abandoned_during:
         print(f"  {summary.abandoned_message(config, outcome, folder.path)}", file=sys.stderr)
     status, reason = _status_and_reason(outcome)
@@ -91,13 +106,7 @@ def run_training(
     _plot_learning_curve(folder)
     folder.update_step(outcome.clock.now)
     folder.write_status(status, reason, retry_seconds)
-    _deliver(session, folder)
-    best = best_evaluation(folder.path, outcome.clock.unit) if config.eval.every else None
-    cause = "signal" if call.signals.received_signal is None else signal_name(call.signals.received_signal)
-    call.reporter.message("ended", summary.closing_lines(config, data, folder.path, best, cause))
-    if offline := summary.offline_message(config, folder.path):
-        call.reporter.message("ended", offline)
-    return _end_status(call, status, reason)
+    return status, reason, data
 
 
 def _end_status(call: Call, status: str, reason: str) -> dict[str, Any]:

@@ -231,6 +231,18 @@ def test_an_environment_that_breaks_ends_the_run_as_failed(cli: Cli, tmp_path: P
     assert read_status(only_run(tmp_path / "runs"))["status"] == "failed"
 
 
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_result_is_written_leaves_a_finished_run(
+    signum: signal.Signals, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plot, "learning_curve", lambda run: os.kill(os.getpid(), signum))
+    result = cli("train", *TINY)
+    assert result.code == 0, result.err
+    run = only_run(tmp_path / "runs")
+    assert read_status(run)["status"] == "done"
+    assert f"folder  {run.relative_to(tmp_path)}" in result.out
+
+
 def test_a_plot_that_fails_does_not_lose_the_run(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
