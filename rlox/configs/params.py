@@ -127,7 +127,8 @@ def is_inside(value: float, interval: str) -> bool:
 def expected_text(f: Field[Any]) -> str:
     """Return a description of what a field accepts beyond its type: `one of a, b` or `in (0, 1]`."""
     if f.metadata.get("choices"):
-        return "one of " + ", ".join(str(c) for c in f.metadata["choices"])
+        choices = [str(choice) for choice in f.metadata["choices"]]
+        return f"one of {', '.join(choices)}" if len(choices) > 1 else f"{choices[0]}, the only choice"
     if f.metadata.get("within"):
         besides = (str(value) for value in f.metadata["besides"])
         more = ["a schedule such as lin_3e-4"] * bool(f.metadata.get("scheduled"))

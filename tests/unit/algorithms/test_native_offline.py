@@ -112,7 +112,7 @@ def test_native_bc_refuses_actions_of_several_parts_and_cql_has_no_native_engine
     with pytest.raises(NativeUnsupportedError, match="not actions of several parts"):
         BC(data, env_id=Parts, backend="native", net_arch=(8,))
     assert BC(data, env_id=Parts, net_arch=(8,)).components.backend.name == "torch"
-    with pytest.raises(ConfigError, match=r"algo\.backend=native: expected one of torch"):
+    with pytest.raises(ConfigError, match=r"algo\.backend=native: expected torch, the only choice"):
         CQL(dataset(), **BOUNDED, backend="native")
 
 

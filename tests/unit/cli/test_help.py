@@ -51,7 +51,7 @@ def test_the_help_of_several_algorithms_has_the_keys_of_each(cli: Cli) -> None:
     assert "algo.use_rms_prop=true" in out
     assert "algo.n_steps=5 " in out
     assert "algo.n_steps=256 " in out
-    assert "others: algo=recurrent_ppo, algo=dqn," in out  # help names the algorithms that were not chosen
+    assert "others: algo=recurrent_ppo, algo=pqn," in out  # help names the algorithms that were not chosen
 
 
 def test_the_help_of_an_algorithm_has_no_keys_of_another(cli: Cli) -> None:
