@@ -63,6 +63,7 @@ ELSEWHERE = {
             "rlox train algo=ppo env=Set-v0 algo.policy=rlox_extending.attention:Attention "
             "algo.learning_rate=1e-3",
             "rlox train algo=two_ppo env=Meeting-v0 algo.policy=rlox_extending.two_ppo:Team",
+            "rlox train algo=dqn env=CartPole-v1 buffer=lambda buffer.lam=0.8 algo.n_step=8",
         ),
         "tests/packaging/test_extending.py",
     ),

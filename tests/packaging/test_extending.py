@@ -98,12 +98,53 @@ def test_the_bonus_of_rnd_is_high_for_new_observations_and_without_it_ppo_remain
     assert said.splitlines() == ["True True", "True False"]
 
 
+def test_batches_of_the_lambda_buffer_have_the_lambda_return_on_average(site: Path, tmp_path: Path) -> None:
+    said = run_python(
+        site,
+        tmp_path,
+        """
+        import numpy as np
+        from rlox.algorithms import DQN
+        from rlox_extending.lambda_returns import window_counts
+
+        print(window_counts(32, 4, 0.5), window_counts(8, 3, 0.0), window_counts(8, 3, 1.0))
+        run = DQN("CartPole-v1", buffer="lambda", n_step=4, gamma=0.5, batch_size=1000, net_arch=[8],
+                  learning_starts=500, backend="torch")
+        run.train(500)
+        batch = run.source.replay_sampler.sample(1, 0.0, 500)
+        inside = np.asarray(batch.discounts)[0] > 0  # windows that no episode's end cuts short
+        print(np.unique(np.asarray(batch.discounts)[0][inside]).tolist())
+        print(np.unique(np.asarray(batch.rewards)[0][inside]).tolist())
+        """,
+    )
+    counts, discounts, rewards = said.splitlines()
+    assert counts == "[16, 8, 4, 4] [8, 0, 0] [0, 0, 8]"
+    assert discounts == "[0.0625, 0.125, 0.25, 0.5]"
+    assert rewards == "[1.0, 1.5, 1.75, 1.875]"
+
+
+def test_lambda_1_of_the_lambda_buffer_is_n_step_dqn(site: Path, tmp_path: Path) -> None:
+    losses = []
+    common = "train algo=dqn env=CartPole-v1 tuned=null algo.n_step=4 algo.net_arch=[8] total_steps=400"
+    for buffer in ("buffer=uniform", "buffer=lambda buffer.lam=1", "buffer=lambda buffer.lam=0.5"):
+        folder = f"run{len(losses)}"
+        ran = run_rlox(
+            site, tmp_path, *common.split(), *buffer.split(), "log.every=100", f"hydra.run.dir={folder}"
+        )
+        assert ran.returncode == 0, ran.stderr
+        rows = (tmp_path / folder / "metrics.jsonl").read_text().splitlines()
+        losses.append([row["loss/q"] for row in map(json.loads, rows) if "loss/q" in row])
+    assert losses[0]
+    assert losses[0] == losses[1] != losses[2]
+
+
 @pytest.mark.parametrize(
     "make",
     [
         'ppo_kl.PPOKL("CartPole-v1", n_envs=2, n_steps=16, batch_size=16, kl_target=1e-4)',
         'ppo_rnd.PPORND("CartPole-v1", n_envs=2, n_steps=16, batch_size=16)',
         'crossq.CrossQ("Pendulum-v1", net_arch=[8], learning_starts=16, batch_size=8)',
+        'rlox.algorithms.DQN("CartPole-v1", buffer="lambda", n_step=4, net_arch=[8], learning_starts=16)',
     ],
 )
 def test_an_example_that_was_saved_and_loaded_goes_on_as_if_it_had_not_stopped(
@@ -113,7 +154,7 @@ def test_an_example_that_was_saved_and_loaded_goes_on_as_if_it_had_not_stopped(
         site,
         tmp_path,
         f"""
-        import torch
+        import rlox.algorithms
         from rlox_extending import crossq, ppo_kl, ppo_rnd
 
         def numbers(value):
@@ -141,7 +182,7 @@ def test_the_pages_code_is_that_of_the_examples() -> None:
     files = [*EXTENDING.rglob("*.py"), *(EXTENDING.parents[1] / "rlox").rglob("*.py")]
     sources = [without_spaces(path.read_text("utf-8")) for path in files]
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 10
     # the formatter dedents the page's blocks and breaks their lines elsewhere
     edits = [block for block in blocks if not any(without_spaces(block) in source for source in sources)]
     # the line that the reader adds
