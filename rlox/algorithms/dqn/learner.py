@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -96,22 +97,34 @@ def _action_index(outputs: Tensor, actions: Tensor) -> Tensor:
     return actions.view(-1, *(1,) * (outputs.ndim - 1)).expand(-1, 1, *outputs.shape[2:])
 
 
+# Builds the network for a configuration, environments and their encoder.
+PolicyBuilder = Callable[[DQNConfig, VectorEnv, EncoderSpec], QPolicy]
+
+
 def build_torch(
-    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
+    config: RunConfig,
+    context: BuildContext,
+    env: VectorEnv,
+    encoder_spec: EncoderSpec,
+    policy_builder: PolicyBuilder | None = None,
+    learner: type[DQNLearner] = DQNLearner,
 ) -> OffPolicyComponents:
-    """Build the policy, its exploration and its learner."""
+    """Build the policy, its exploration and its learner.
+
+    `policy_builder` builds the online and the target network; the default is `build_policy`. `learner` is a
+    class with the constructor of `DQNLearner`.
+    """
     algo, device = cast(DQNConfig, config.algo), context.device
+
+    def build_network() -> QPolicy:
+        policy = init_weights((policy_builder or build_policy)(algo, env, encoder_spec), config.seed)
+        policy.q = encoder_spec.wrap_network(policy.q)
+        return policy.to(device)
+
     with context.network_init(config):
-        online, target = (_build_network(config, env, encoder_spec).to(device) for _ in range(2))
-    learner = DQNLearner(online, target, algo, config.seed)
-    return OffPolicyComponents(online, _make_exploration(config, online, env, device), learner)
-
-
-def _build_network(config: RunConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> QPolicy:
-    """Build the configured network with the initial weights of a run."""
-    policy = init_weights(build_policy(cast(DQNConfig, config.algo), env, encoder_spec), config.seed)
-    policy.q = encoder_spec.wrap_network(policy.q)
-    return policy
+        online, target = build_network(), build_network()
+    exploration = _make_exploration(config, online, env, device)
+    return OffPolicyComponents(online, exploration, learner(online, target, algo, config.seed))
 
 
 def build_policy(config: DQNConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> QPolicy:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.algorithms import DQN
+from rlox.algorithms.assembly.off_policy import build_off_policy_run
 from rlox.algorithms.dqn.common import scheduled_epsilon
-from rlox.algorithms.dqn.learner import DQNLearner
+from rlox.algorithms.dqn.learner import DQNLearner, build_torch
 from rlox.configs.dqn import DQNConfig
 from rlox.errors import NonFiniteError, UnsupportedSpaceError
 from rlox.losses import td_loss, td_target
@@ -258,3 +259,25 @@ def test_values_of_a_chain_are_those_of_dynamic_programming() -> None:
     torch.testing.assert_close(q[:, 1], best, atol=0.03, rtol=0)
     left = torch.tensor([gamma * best[max(s - 1, 0)] for s in range(n)])
     torch.testing.assert_close(q[:, 0], left, atol=0.03, rtol=0)
+
+
+def test_a_plugin_gives_dqn_another_network_and_learner() -> None:
+    class OwnLearner(DQNLearner):
+        pass
+
+    def build_policy(algo: Any, env: Any, encoder_spec: Any) -> QPolicy:
+        return QPolicy(encoder_spec.features, env.actions.size, algo.net_arch, layer_norm=True)
+
+    class LayerNormDQN(DQN):
+        @staticmethod
+        def make(config: Any, context: Any) -> Any:
+            def build_learner(env: Any, encoder_spec: Any, selector: Any) -> Any:
+                return build_torch(config, context, env, encoder_spec, build_policy, OwnLearner)
+
+            return build_off_policy_run(config, context, build_learner)
+
+    run = LayerNormDQN("CartPole-v1", net_arch=[8], learning_starts=16)
+    run.train(64)
+    assert type(run.learner) is OwnLearner
+    for network in (run.policy, run.learner.target):
+        assert sum(isinstance(module, nn.LayerNorm) for module in network.modules()) == 1
