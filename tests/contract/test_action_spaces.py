@@ -22,9 +22,11 @@ from rlox.algorithms import (
     DQN,
     IQL,
     PPO,
+    PQN,
     SAC,
     TD3,
     TD3BC,
+    TQC,
     DecisionTransformer,
     Rainbow,
     RecurrentPPO,
@@ -42,9 +44,11 @@ SETTINGS: dict[Any, Mapping[str, Any]] = {
     PPO: {**ROLLOUT, "n_epochs": 2, "batch_size": 16},
     A2C: {**ROLLOUT, "n_steps": 8},
     RecurrentPPO: {**ROLLOUT, "n_epochs": 2, "batch_size": 16, "lstm_hidden_size": 8},
+    PQN: {**ROLLOUT, "n_epochs": 2, "batch_size": 16},
     DQN: REPLAY,
     Rainbow: REPLAY,
     SAC: REPLAY,
+    TQC: {**REPLAY, "n_quantiles": 5},
     TD3: REPLAY,
     DDPG: REPLAY,
     BC: {"batch_size": 8, "net_arch": (8,)},
@@ -62,9 +66,9 @@ NOWHERE = {
 CHOICE = ("Discrete", "DiscreteFromFive")
 BOUNDED = ("Box", "BoxGrid", "BoxWhole", "BoxSingle", "DictOfBoxes")
 KINDS: dict[Any, str] = {
-    **dict.fromkeys((DQN, Rainbow), "Discrete"),
+    **dict.fromkeys((PQN, DQN, Rainbow), "Discrete"),
     **dict.fromkeys((SAC, CQL, DecisionTransformer), "Discrete or Box"),
-    **dict.fromkeys((TD3, DDPG, TD3BC, IQL), "Box"),
+    **dict.fromkeys((TQC, TD3, DDPG, TD3BC, IQL), "Box"),
 }
 
 

@@ -147,7 +147,7 @@ def test_td3_learns_the_same_weights_however_batches_are_grouped() -> None:
 def test_td3_and_ddpg_refuse_discrete_actions_by_name(facade: Any) -> None:
     told = (
         rf"^{facade.name} needs Box actions, CartPole-v1 has Discrete\(2\); use algo=ppo, "
-        "recurrent_ppo, a2c, dqn, rainbow or sac$"
+        "recurrent_ppo, a2c, pqn, dqn, rainbow or sac$"
     )
     with pytest.raises(UnsupportedSpaceError, match=told):
         facade("CartPole-v1")

@@ -207,7 +207,7 @@ ANY = ("ppo", "a2c", "recurrent_ppo", "bc")
 @pytest.mark.parametrize(
     ("name", "takes"),
     [
-        ("DiscreteFromFive", {*ANY, "dqn", "rainbow", "sac", "cql", "decision_transformer"}),
+        ("DiscreteFromFive", {*ANY, "pqn", "dqn", "rainbow", "sac", "cql", "decision_transformer"}),
         (
             "DictOfBoxes",
             {*ANY, "sac", "tqc", "td3", "ddpg", "td3_bc", "iql", "cql", "decision_transformer"},

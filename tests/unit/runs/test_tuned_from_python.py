@@ -10,7 +10,7 @@ from helpers.cli import Cli
 from omegaconf import OmegaConf
 
 from rlox._core import native_env_ids
-from rlox.algorithms import A2C, BC, DQN, PPO, SAC, TD3, Rainbow
+from rlox.algorithms import A2C, BC, DQN, PPO, SAC, TD3, TQC, Rainbow
 from rlox.configs import make_run, to_plain
 from rlox.errors import UnknownNameError
 from rlox.presets import preset_names, preset_options
@@ -22,6 +22,7 @@ FACADES: dict[str, Any] = {
     "dqn": DQN,
     "rainbow": Rainbow,
     "sac": SAC,
+    "tqc": TQC,
     "td3": TD3,
 }
 # The others differ only in their environments, whose engines are slow to construct or not installed.
