@@ -90,7 +90,7 @@ def test_the_times_of_collecting_and_training_add_up() -> None:
         ),
         ({"policy": "my_pkg:Net"}, "algo.policy=my_pkg:Net: hybrid_ppo takes no policy of your own"),
         ({"device": "meta"}, "device=meta: "),
-        ({"backend": "native"}, "algo.backend=native: expected one of cpu"),
+        ({"backend": "native"}, "algo.backend=native: expected cpu, the only choice"),
     ],
 )  # fmt: skip
 def test_hybrid_ppo_refuses_settings_that_rust_cannot_collect_with_a_remedy(
