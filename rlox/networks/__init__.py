@@ -17,12 +17,10 @@ from rlox.networks.gaussians import (
     SquashedSDEPolicy,
     squashed_log_prob,
 )
-from rlox.networks.gradients import learned
 from rlox.networks.mlp import (
     EnsembleMLP,
     inference_function,
     init_weights,
-    is_hooked,
     mlp,
     orthogonal_init,
     resolve_widths,
@@ -49,8 +47,6 @@ __all__ = [
     "inference_function",
     "init_orthogonal_encoder",
     "init_weights",
-    "is_hooked",
-    "learned",
     "mlp",
     "orthogonal_init",
     "polyak_update",
