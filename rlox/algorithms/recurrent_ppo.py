@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlox.algorithms.assembly.encoding import NO_COST, EncoderSpec
 from rlox.algorithms.assembly.on_policy import (
@@ -23,6 +23,7 @@ from rlox.devices import require_float32, to_device
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.errors import ConfigError
+from rlox.networks import SelectColumns
 from rlox.networks.recurrent import SubSequences, split_sequences
 from rlox.parameters.encoder_cost import EncoderCost
 from rlox.policies.factored import FactoredHead
@@ -129,8 +130,6 @@ def make_policy(
     config: RecurrentPPOConfig, encoder_spec: EncoderSpec, actions: ActionCodec
 ) -> RecurrentActorCritic:
     """Make the policy that `config` describes for these observations and this action space."""
-    has_images = encoder_spec.make_encoder is not None
-    encoders = encoder_spec.make_pair(config.share_encoder, config.ortho_init) if has_images else None
     return RecurrentActorCritic(
         encoder_spec.features,
         _make_head(actions, config.log_std_init),
@@ -142,8 +141,26 @@ def make_policy(
         config.critic_net_arch,
         config.activation,
         config.ortho_init,
-        encoders,
+        _make_encoders(config, encoder_spec),
+        encoder_spec.actor_features,
     )
+
+
+def _make_encoders(
+    config: RecurrentPPOConfig, encoder_spec: EncoderSpec
+) -> tuple[nn.Module, nn.Module] | None:
+    """Make what precedes the layers of actor and critic: encoders of images, and the choice of columns."""
+    has_images, columns = encoder_spec.make_encoder is not None, encoder_spec.actor_columns
+    if has_images and config.share_encoder and columns is not None:
+        raise ConfigError(
+            "env.critic_obs and algo.share_encoder: recurrent_ppo cannot share the encoder of images if the "
+            "critic sees more than the actor; set algo.share_encoder=false"
+        )
+    encoders = encoder_spec.make_pair(config.share_encoder, config.ortho_init) if has_images else None
+    if columns is None:
+        return encoders
+    actor, critic = encoders or (nn.Identity(), nn.Identity())
+    return nn.Sequential(actor, SelectColumns(columns)), critic
 
 
 def _make_head(actions: ActionCodec, log_std_init: float) -> Head:

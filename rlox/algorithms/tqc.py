@@ -70,11 +70,11 @@ class TQCLearner(SACLearner):
         return loss, quantiles.mean(-1), error, grad_norm
 
 
-def build_policy(algo: TQCConfig, features: int, act_dim: int) -> QuantileSACPolicy:
+def build_policy(algo: TQCConfig, encoder_spec: EncoderSpec, act_dim: int) -> QuantileSACPolicy:
     """Build the configured actor and critics, which take features."""
-    sizes = (features + act_dim, *algo.hidden_widths[1], algo.n_quantiles)
+    sizes = (encoder_spec.features + act_dim, *algo.hidden_widths[1], algo.n_quantiles)
     critic = EnsembleMLP(algo.n_critics, sizes, algo.activation)
-    return QuantileSACPolicy(build_actor(algo, features, act_dim), critic)
+    return QuantileSACPolicy(build_actor(algo, encoder_spec.actor_features, act_dim), critic)
 
 
 def make(config: RunConfig, context: BuildContext) -> RunComponents:

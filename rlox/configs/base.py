@@ -46,6 +46,8 @@ class AlgorithmConfig:
     needs_bounds: ClassVar[bool] = False
     # Whether the algorithm supports action masks (env.action_mask).
     supports_masks: ClassVar[bool] = False
+    # Whether the critic can see parts of observations that the actor does not see (env.critic_obs).
+    supports_critic_obs: ClassVar[bool] = False
     # Whether the algorithm only supports environments in Rust.
     is_native_only: ClassVar[bool] = False
     # The fields that the native engine implements, if backend=native is a choice. If another field differs

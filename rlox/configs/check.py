@@ -13,7 +13,8 @@ from typing import Any, TypeVar, cast
 
 from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BUFFER_CONFIGS, BufferConfig, ReplayConfig
-from rlox.configs.env import LEGACY, AtariConfig, EnvConfig, is_ale, is_text
+from rlox.configs.env import LEGACY, is_text
+from rlox.configs.env_settings import require_env_settings
 from rlox.configs.grpo import upgrade_delta
 from rlox.configs.loggers import LOGGER_CONFIGS
 from rlox.configs.name_suggestions import nearest, require_name
@@ -184,8 +185,7 @@ def _check_consistency(run: RunConfig) -> RunConfig:
     run = with_task(_drop_redundant_anneals(run))
     _require_env_or_none(run)
     _require_episodes(run)
-    _require_masks(run)
-    _require_game(run.env)
+    require_env_settings(run)
     run.algo.reject_unused()
     run.algo.check(run.env, run.buffer)
     return run
@@ -216,43 +216,6 @@ def _require_episodes(run: RunConfig) -> None:
                 f"eval.{name}={value}: the evaluations of this run play no episodes in an environment; "
                 "leave it out"
             )
-
-
-def _require_masks(run: RunConfig) -> None:
-    """Raise `ConfigError` for masks that the algorithm does not support, or a mask name without use."""
-    env = run.env
-    if env.action_mask != "none" and not run.algo.supports_masks:
-        supporting_names = ", ".join(name for name, kind in ALGO_CONFIGS.items() if kind.supports_masks)
-        raise ConfigError(
-            f"env.action_mask={env.action_mask}: {run.algo.name} does not support action masks "
-            f"({supporting_names} do); "
-            "leave it out"
-        )
-    default = type(env).action_mask_key
-    if env.action_mask_key != default and env.action_mask not in ("info", "observation"):
-        raise ConfigError(
-            f"env.action_mask_key={env.action_mask_key}: it has no effect with "
-            f"env.action_mask={env.action_mask}; set env.action_mask=info or observation"
-        )
-
-
-def _require_game(env: EnvConfig) -> None:
-    """Raise `ConfigError` for Atari settings without an Atari game, or without preprocessing."""
-    default = AtariConfig()
-    changed_names = [name for name, value in asdict(env.atari).items() if value != getattr(default, name)]
-    settings_text = ", ".join(
-        f"env.atari.{name}={_to_plain(getattr(env.atari, name))}" for name in changed_names
-    )
-    if changed_names and not is_ale(env.id):
-        raise ConfigError(
-            f"{settings_text}: {env.id} is no game of the Arcade Learning Environment, whose ids begin with "
-            "ALE/ (env=ALE/Pong-v5); leave it out"
-        )
-    if not env.atari.preprocess and len(changed_names) > 1:
-        raise ConfigError(
-            f"{settings_text}: without preprocessing no other key of env.atari has an effect; leave out "
-            "those, or env.atari.preprocess=false"
-        )
 
 
 def _drop_redundant_anneals(run: RunConfig) -> RunConfig:

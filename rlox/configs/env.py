@@ -174,6 +174,12 @@ class EnvConfig:
     action_mask_key: str = param(
         "action_mask", "the name of the mask in the info, or of that part of the observation"
     )
+    critic_obs: tuple[str, ...] = param(
+        (),
+        "parts of Dict observations that the critic sees and the actor does not: env.critic_obs=[state]. "
+        "info.NAME is NAME in the info of reset and steps (Gymnasium environments)",
+        source="Pinto et al. 2018, asymmetric actor-critic",
+    )
     normalize_obs: bool = param(False, "standardise observations by running mean and std, clipped to +-10")
     normalize_reward: bool = param(
         False, "divide rewards by the running std of discounted returns, clipped to +-10"

@@ -206,6 +206,7 @@ class CriticsConfig(AlgorithmConfig):
 class ActorCriticConfig(CriticsConfig, OffPolicyConfig):
     """Defaults follow Stable-Baselines3; an algorithm overrides those that differ."""
 
+    supports_critic_obs: ClassVar[bool] = True
     native_fields: ClassVar[frozenset[str]] = OffPolicyConfig.native_fields | CRITICS_NATIVE_FIELDS
 
     def activation_count(self, actions: int) -> int:

@@ -28,6 +28,7 @@ class OnPolicyConfig(AlgorithmConfig):
     """Defaults follow Stable-Baselines3; an algorithm overrides those that differ."""
 
     batch_name: ClassVar[str] = "rollouts"
+    supports_critic_obs: ClassVar[bool] = True
     shrink_hint: ClassVar[str] = "lower algo.n_steps or env.n_envs"
     native_fields: ClassVar[frozenset[str]] = COMMON_NATIVE_FIELDS | {
         "n_steps", "gamma", "gae_lambda", "normalize_advantages", "vf_coef", "ent_coef", "max_grad_norm",
@@ -130,6 +131,11 @@ class OnPolicyConfig(AlgorithmConfig):
             raise ConfigError(
                 f"env.action_mask={env.action_mask} and algo.policy: a policy of your own does not "
                 "support action masks; leave one of them out"
+            )
+        if self.policy is not None and env.critic_obs:
+            raise ConfigError(
+                f"env.critic_obs={list(env.critic_obs)} and algo.policy: a policy of your own gets whole "
+                "observations and chooses what its actor reads; leave env.critic_obs out"
             )
         if self.normalize_advantages and self.batch_steps(env.n_envs) == 1:
             raise ConfigError(

@@ -87,6 +87,12 @@ class RecurrentPPOConfig(PPOConfig):
                 "algo.shared_lstm=false"
             )
 
+        if self.critic == "shared" and env.critic_obs:
+            raise ConfigError(
+                f"env.critic_obs={list(env.critic_obs)}: with algo.shared_lstm=true the critic uses the "
+                "actor's recurrent layers, which do not see these parts; set algo.shared_lstm=false"
+            )
+
     def _minibatch_notes(self, env: EnvConfig) -> list[str]:
         """Return notes on minibatches that do not have `batch_size` rows, since they hold whole sequences."""
         size, steps, n_envs = self.batch_size, self.n_steps, env.n_envs

@@ -76,6 +76,11 @@ def uses_native(config: EnvConfig) -> bool:
             f"env.action_mask={config.action_mask}: {config.id} runs in Rust, where environments have no "
             "masks; add them with a wrapper (env.wrappers), or set env.action_mask=none"
         )
+    if is_native and config.critic_obs:
+        raise ConfigError(
+            f"env.critic_obs={list(config.critic_obs)}: {config.id} runs in Rust, where observations have no "
+            "parts; add them with a wrapper (env.wrappers), or leave env.critic_obs out"
+        )
     if config.precision != "f64" and not is_native:
         raise ConfigError(
             f"env.precision={config.precision} needs a native environment; {config.id} runs in "

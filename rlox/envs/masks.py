@@ -233,6 +233,11 @@ class MaskedCodec(ObservationCodec):
         """One-hot columns of the observation."""
         return self.inner.one_hot_columns
 
+    @property
+    def actor_numbers(self) -> Sequence[int] | None:
+        """The numbers of the observation that an actor sees."""
+        return self.inner.actor_numbers
+
     @cached_property
     def shape(self) -> Any:
         """The shape of an observation without its mask."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -103,6 +103,8 @@ class PartsCodec(ObservationCodec):
 
     codecs: Mapping[str, ObservationCodec] = field(default_factory=dict)
     image_slices: Mapping[str, slice] = field(default_factory=dict)  # each part's slice of the image bytes
+    # parts that only a critic sees; where they are missing, as for a deployed policy, a row has zeros
+    critic_parts: frozenset[str] = frozenset()
 
     @classmethod
     def of_parts(cls, space: spaces.Dict | spaces.Tuple[Any], name: str) -> PartsCodec:
@@ -134,6 +136,14 @@ class PartsCodec(ObservationCodec):
             for first, n in codec.one_hot_columns
         ]
 
+    @property
+    def actor_numbers(self) -> Sequence[int] | None:
+        """The numbers of all parts but `critic_parts`; `None` if there are no such parts."""
+        if not self.critic_parts:
+            return None
+        seen_parts = [part for name, part in self.parts.items() if name not in self.critic_parts]
+        return [index for part in seen_parts for index in range(part.start, part.stop)]
+
     @cached_property
     def shape(self) -> Any:
         """The shape of each part."""
@@ -155,13 +165,13 @@ class PartsCodec(ObservationCodec):
     def count(self, observations: Any) -> int:
         """Return N of a batch of parts."""
         named_parts = self._named_parts(observations)
-        name, codec = next(item for item in self.codecs.items() if item[1].dim)
+        name, codec = next(item for item in self.codecs.items() if item[1].dim and item[0] in named_parts)
         return codec.count(named_parts[name])
 
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """Write each part into its columns."""
         named_parts = self._named_parts(observation)
-        for name, codec in self.codecs.items():
+        for name, codec in self._given(named_parts):
             try:
                 codec.write(named_parts[name], numbers[self.parts[name]], pixels[self.image_slices[name]])
             except (ValueError, TypeError, IndexError) as error:
@@ -170,7 +180,7 @@ class PartsCodec(ObservationCodec):
     def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """Write each part of a batch into its columns."""
         named_parts = self._named_parts(observations)
-        for name, codec in self.codecs.items():
+        for name, codec in self._given(named_parts):
             numeric_slice, image_slice = self.parts[name], self.image_slices[name]
             codec.write_batch(named_parts[name], numbers[:, numeric_slice], pixels[:, image_slice])
 
@@ -179,7 +189,7 @@ class PartsCodec(ObservationCodec):
         if self._is_batch_list(observation):
             return False
         named_parts = self._named_parts(observation)
-        return all(codec.is_single(named_parts[name]) for name, codec in self.codecs.items())
+        return all(codec.is_single(named_parts[name]) for name, codec in self._given(named_parts))
 
     def split(self, rows: RowsT) -> dict[str, RowsT]:
         """Split rows into parts by name."""
@@ -217,12 +227,20 @@ class PartsCodec(ObservationCodec):
             return isinstance(observations, Sequence)
         return isinstance(observations, list)
 
+    def _given(self, named_parts: Mapping[str, Any]) -> Iterator[tuple[str, ObservationCodec]]:
+        """Yield name and codec of the given parts: all but perhaps some of `critic_parts`."""
+        return ((name, codec) for name, codec in self.codecs.items() if name in named_parts)
+
     def _named_parts(self, observation: Any) -> Mapping[str, Any]:
-        """Return the given parts by name; `TypeError` or `ValueError` if they are not those of the space."""
+        """Return the given parts by name; `TypeError` or `ValueError` if they are not those of the space.
+
+        Those of `critic_parts` may be missing.
+        """
         if isinstance(self.space, spaces.Dict):
             if not isinstance(observation, Mapping):
                 raise TypeError(f"{type(observation).__name__} is no mapping of {list(self.codecs)}")
-            if observation.keys() != self.codecs.keys():
+            names = self.codecs.keys()
+            if observation.keys() != names and observation.keys() | self.critic_parts != names:
                 raise ValueError(f"has the parts {list(observation)}, expected {list(self.codecs)}")
             return observation
         if not isinstance(observation, tuple | list):

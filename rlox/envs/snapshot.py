@@ -36,6 +36,7 @@ _WRAPPER_ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "FlattenObservation": (),
     "HideVelocities": (),
     "ImgObsWrapper": (),
+    "InfoParts": (),
     "MaskActions": (),
     "OrderEnforcing": ("_has_reset",),
     "PassiveEnvChecker": ("checked_reset", "checked_step", "checked_render"),

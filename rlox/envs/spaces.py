@@ -130,6 +130,11 @@ class ObservationCodec:
         """The shape of one observation; for a Dict or Tuple, the shape of each part."""
         return self.space.shape
 
+    @property
+    def actor_numbers(self) -> Sequence[int] | None:
+        """The numbers of a row that an actor sees, by index; `None` if it sees all that its critic sees."""
+        return None
+
     def rows(self, *shape: int) -> NDArray[Any]:
         """Make rows `[*shape, dim]` of zeros."""
         return np.zeros((*shape, self.dim), self.dtype)

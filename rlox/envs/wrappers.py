@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -16,6 +17,7 @@ from rlox.configs.env import is_ale, is_preprocessed_game, training_reward_clip
 from rlox.configs.params import Code, display_name, spec_arguments
 from rlox.envs.base import LIFE_LOST, TRUE_RETURN, to_flag, to_reward
 from rlox.envs.builtin_wrappers import ActionRepeat, HideVelocities, StickyActions
+from rlox.envs.critic_obs import info_parts_wrapper
 from rlox.envs.engines.atari import AtariGame
 from rlox.envs.spaces import format_space
 from rlox.errors import ConfigError
@@ -63,9 +65,10 @@ def make_wrapper(config: EnvConfig, training: bool) -> Callable[[Env], Env]:
 
     Named wrappers are imported at once. User code is called as `Name(env, **arguments)`.
     """
-    inner_wrappers = [
+    inner_wrappers: list[Callable[[Env], Env]] = [
         *_configured_wrappers(config, training),
         *(_named_wrapper(w, "env.wrappers", config.id) for w in config.wrappers),
+        partial(info_parts_wrapper, config=config),
     ]
     reward_wrappers: list[Callable[[Env], Env]] = []
     if training:

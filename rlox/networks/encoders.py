@@ -24,6 +24,7 @@ __all__ = [
     "EncodedNetwork",
     "Encoder",
     "ImageSpec",
+    "SelectColumns",
     "add_encoder",
     "encoder_cost",
     "init_orthogonal_encoder",
@@ -261,6 +262,20 @@ def _layer_sizes(convolutions: nn.Sequential, image: ImageSpec) -> list[int]:
     return sizes
 
 
+class SelectColumns(nn.Module):
+    """Keeps some columns of rows `[..., n]`: the features that an actor sees, if its critic sees more."""
+
+    columns: Tensor  # int64; not saved, since the configuration and the space determine it
+
+    def __init__(self, columns: Sequence[int]) -> None:
+        super().__init__()
+        self.register_buffer("columns", torch.tensor(columns, dtype=torch.int64), persistent=False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the columns `[..., len(columns)]`."""
+        return rows.index_select(-1, self.columns)
+
+
 class EncodedNetwork(nn.Module):
     """A network, perhaps noisy, after an encoder."""
 
@@ -273,7 +288,7 @@ class EncodedNetwork(nn.Module):
         return apply_with_noise(self.net, self.encoder(rows), noise)
 
 
-def add_encoder(encoder: Encoder | None, net: Any) -> Any:
+def add_encoder(encoder: nn.Module | None, net: Any) -> Any:
     """Return `net` after its own encoder, or `net` itself without one; an `nn.Sequential` stays one."""
     if encoder is None:
         return net

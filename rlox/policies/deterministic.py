@@ -23,6 +23,7 @@ class DeterministicPolicy(Policy):
     members : number of critics
     net_arch, critic_net_arch : hidden widths
     activation : `tanh`, `relu`, `elu` or `silu`
+    actor_obs_dim : length of the actor's input, if it is not the whole observation
     """
 
     def __init__(
@@ -33,9 +34,12 @@ class DeterministicPolicy(Policy):
         net_arch: Sequence[int],
         critic_net_arch: Sequence[int],
         activation: str,
+        actor_obs_dim: int | None = None,
     ) -> None:
         super().__init__()
-        self.actor = mlp((obs_dim, *net_arch, act_dim), activation)
+        self.actor = mlp(
+            (obs_dim if actor_obs_dim is None else actor_obs_dim, *net_arch, act_dim), activation
+        )
         self.critic = EnsembleMLP(members, (obs_dim + act_dim, *critic_net_arch, 1), activation)
 
     def act(self, obs: Tensor) -> Tensor:

@@ -47,7 +47,8 @@ class RecurrentActorCritic(nn.Module):
     net_arch, critic_net_arch : hidden widths of the MLPs after the recurrent layers
     activation : activation of the MLPs, `tanh`, `relu`, `elu` or `silu`
     ortho_init : orthogonal initialisation
-    encoders : the encoders of actor and critic, perhaps one object; they map rows to `obs_dim` features
+    encoders : the encoders of actor and critic, perhaps one object; they map rows to features
+    actor_obs_dim : number of the features of the actor, if they are not `obs_dim` as the critic's
     """
 
     def __init__(
@@ -63,14 +64,16 @@ class RecurrentActorCritic(nn.Module):
         activation: str = "tanh",
         ortho_init: bool = True,
         encoders: tuple[nn.Module, nn.Module] | None = None,
+        actor_obs_dim: int | None = None,
     ) -> None:
         super().__init__()
+        actor_inputs = obs_dim if actor_obs_dim is None else actor_obs_dim
         self.head = head
         self.actor_encoder: nn.Module | None = encoders[0] if encoders else None
         # a shared encoder is registered once, so saved weights show whether it is shared
         is_separate = encoders is not None and encoders[1] is not encoders[0]
         self.critic_encoder: nn.Module | None = encoders[1] if encoders and is_separate else None
-        self.actor_rnn = RecurrentLayers(kind, obs_dim, hidden, layers)
+        self.actor_rnn = RecurrentLayers(kind, actor_inputs, hidden, layers)
         self.critic_rnn = RecurrentLayers(kind, obs_dim, hidden, layers) if critic == "own" else None
         self._critic_kind = critic
         self.actor = mlp((hidden, *net_arch, head.size), activation)

@@ -117,9 +117,11 @@ class CategoricalSACPolicy(SACPolicy):
         net_arch: Sequence[int],
         critic_net_arch: Sequence[int],
         activation: str,
+        actor_obs_dim: int | None = None,
     ) -> None:
         super().__init__()
-        self.actor: CategoricalActor = CategoricalActor(obs_dim, n_actions, net_arch, activation)
+        actor_inputs = obs_dim if actor_obs_dim is None else actor_obs_dim
+        self.actor: CategoricalActor = CategoricalActor(actor_inputs, n_actions, net_arch, activation)
         self.critic = EnsembleMLP(members, (obs_dim, *critic_net_arch, n_actions), activation)
 
     def mode(self, obs: Tensor) -> Tensor:

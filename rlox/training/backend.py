@@ -40,6 +40,7 @@ __all__ = [
     "Backend",
     "BackendSelector",
     "cpu_kind",
+    "native_input_obstacle",
     "native_obstacle",
     "native_refusal_message",
     "native_space_obstacle",
@@ -144,10 +145,12 @@ def native_obstacle(config: RunConfig, observations: ObservationCodec, actions: 
         return unsupported
     if config.algo.has_custom_policy:
         return "the policy is one of your own (algo.policy)"
-    space_flags = bool(observations.images), observations.mask_dim > 0
+    has_images = bool(observations.images)
     is_auto = config.device == AUTO
-    device = resolve_auto_device(config, lambda: space_flags[0]).name if is_auto else config.device
-    if obstacle := native_space_obstacle(config.algo, actions, device, *space_flags):
+    device = resolve_auto_device(config, lambda: has_images).name if is_auto else config.device
+    input_obstacle = native_input_obstacle(has_images, bool(config.env.critic_obs))
+    is_masked = observations.mask_dim > 0
+    if obstacle := native_space_obstacle(config.algo, actions, device, input_obstacle, is_masked):
         return obstacle
     mismatch = self_test.self_test_mismatch()
     return f"the native engine is wrong on this machine: {mismatch}" if mismatch else ""
@@ -295,27 +298,37 @@ def unsupported_fields(config: AlgorithmConfig) -> str:
     return ""
 
 
+def native_input_obstacle(has_images: bool, has_critic_obs: bool) -> str:
+    """Say why the native engine cannot learn from these observations; empty if it can."""
+    if has_images:
+        return "native learns from vectors, not from images"
+    if has_critic_obs:
+        return "in native the actor sees all that the critic sees (env.critic_obs)"
+    return ""
+
+
 def native_space_obstacle(
-    algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
+    algo: Any, actions: ActionCodec, device: str, input_obstacle: str, is_masked: bool = False
 ) -> str:
     """Say why the native engine cannot learn in these spaces on this device; empty if it can.
 
-    `has_images`: whether observations contain images; `is_masked`: whether the environment has action masks.
+    `input_obstacle` is the result of `native_input_obstacle`; `is_masked`: whether the environment has action
+    masks.
     """
     if actions.kind == "factored":
         return "native learns one choice or one vector, not actions of several parts"
     if obstacle := algo.native_obstacle(actions.is_discrete, is_masked):
         return str(obstacle)
-    if has_images:
-        return "native learns from vectors, not from images"
+    if input_obstacle:
+        return input_obstacle
     if device != "cpu":
         return f"native learns on the CPU, not on device={device}"
     return ""
 
 
 def require_native(
-    algo: Any, actions: ActionCodec, device: str, has_images: bool, is_masked: bool = False
+    algo: Any, actions: ActionCodec, device: str, input_obstacle: str, is_masked: bool = False
 ) -> None:
     """Raise `NativeUnsupportedError` if `native_space_obstacle` names an obstacle."""
-    if obstacle := native_space_obstacle(algo, actions, device, has_images, is_masked):
+    if obstacle := native_space_obstacle(algo, actions, device, input_obstacle, is_masked):
         raise NativeUnsupportedError(obstacle)

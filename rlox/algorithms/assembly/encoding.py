@@ -11,6 +11,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.spaces import Image, ObservationCodec, format_space
 from rlox.errors import ConfigError, UnsupportedSpaceError
 from rlox.parameters.encoder_cost import NO_COST, EncoderCost
+from rlox.training.backend import native_input_obstacle
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.networks import Encoder, EnsembleMLP, ImageSpec
@@ -45,6 +46,28 @@ class EncoderSpec:
     make_encoder: Callable[[], Encoder] | None = None
     cost: EncoderCost = NO_COST
     descriptions: tuple[str, ...] = ()  # one text per image: how it is encoded
+    actor_columns: tuple[int, ...] | None = None  # of the features, that the actor sees; None: all
+
+    @property
+    def actor_features(self) -> int:
+        """Input size of the actor, which may see less than its critic (`env.critic_obs`)."""
+        return self.features if self.actor_columns is None else len(self.actor_columns)
+
+    @property
+    def native_obstacle(self) -> str:
+        """Say why the native engine cannot learn from these observations; empty if it can."""
+        return native_input_obstacle(self.make_encoder is not None, self.actor_columns is not None)
+
+    def wrap_actor(self, net: Any) -> Any:
+        """Put a new encoder, and the choice of what the actor sees, in front of a network."""
+        return self.wrap_network(self._select_actor_columns(net))
+
+    def _select_actor_columns(self, net: Any) -> Any:
+        if self.actor_columns is None:
+            return net
+        from rlox.networks import SelectColumns, add_encoder
+
+        return add_encoder(SelectColumns(self.actor_columns), net)
 
     def wrap_network(self, net: Any) -> Any:
         """Put a new encoder in front of a network that takes features."""
@@ -64,6 +87,7 @@ class EncoderSpec:
 
     def wrap_policy(self, policy: Any, mask_dim: int, is_shared: bool, is_orthogonal: bool) -> ActorCritic:
         """Put encoders in front of actor and critic: a shared one (`is_shared`), or one for each."""
+        policy.actor = self._select_actor_columns(policy.actor)
         if self.make_encoder is None:
             return policy  # type: ignore[no-any-return]
         from rlox.networks import add_encoder
@@ -104,7 +128,8 @@ def make_encoder_spec(
     """
     if not codec.images:
         _require_no_encoder_options(algo, codec, name, is_shared)
-        return EncoderSpec(codec.input_dim)
+        numbers = codec.actor_numbers
+        return EncoderSpec(codec.input_dim, actor_columns=None if numbers is None else tuple(numbers))
     return _make_image_encoder_spec(algo, codec, name)
 
 
@@ -163,7 +188,10 @@ def _make_image_encoder_spec(algo: EncoderOptions, codec: ObservationCodec, name
 
     descriptions = map(_describe, codec.images, image_specs, kinds)
     cost = encoder_cost(codec.numeric_dim, image_specs, kinds, algo.encoder_features)
-    return EncoderSpec(cost.features, make_encoder, cost, tuple(descriptions))
+    numbers = codec.actor_numbers  # the features begin with the numbers
+    image_features = range(codec.numeric_dim, cost.features)
+    actor_columns = None if numbers is None else (*numbers, *image_features)
+    return EncoderSpec(cost.features, make_encoder, cost, tuple(descriptions), actor_columns)
 
 
 def _make_image_spec(algo: EncoderOptions, image: Image, name: str, frames: int) -> ImageSpec:

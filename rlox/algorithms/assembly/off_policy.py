@@ -14,6 +14,7 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.off_policy import OffPolicyConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
+from rlox.envs.critic_obs import with_critic_parts
 from rlox.envs.engines.factories import close_on_error
 from rlox.envs.gym_vec import EnvFactory
 from rlox.envs.make import EvalEnvFactory, make_vec, wrapped_factory
@@ -122,7 +123,8 @@ def _build(
 ) -> RunComponents:
     """Build exploration, source, learner, actor and evaluator for the environments."""
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
-    encoder_spec = make_encoder_spec(algo, env.observations, env_config.id)
+    observations = with_critic_parts(env.observations, env_config)
+    encoder_spec = make_encoder_spec(algo, observations, env_config.id)
     replay_sampler = _make_replay_sampler(config, sampler, env, hindsight, context, encoder_spec.cost)
     # the target network has no gradient and no moments
     networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
@@ -158,7 +160,7 @@ def _build(
     actions = components.actions or env.actions
     default_actor: type[BaseActor[Any]] = NativeActor if is_native else Actor
     actor = (actor_class or default_actor)(
-        components.policy, env.observations, actions, obs_normalizer, context.device_name
+        components.policy, observations, actions, obs_normalizer, context.device_name
     )
     evaluator = Evaluator(actor, EvalEnvFactory(env_config, context.env), config.eval, env)
     return RunComponents(

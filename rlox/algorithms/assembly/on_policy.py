@@ -12,9 +12,10 @@ from rlox.configs import RunConfig
 from rlox.configs.on_policy import OnPolicyConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
+from rlox.envs.critic_obs import with_critic_parts
 from rlox.envs.engines.factories import close_on_error
 from rlox.envs.make import EvalEnvFactory
-from rlox.envs.spaces import format_space
+from rlox.envs.spaces import ObservationCodec, format_space
 from rlox.errors import ConfigError
 from rlox.native.collector import NativeCollector
 from rlox.native.policy import ActorCriticSizes, NativePolicy
@@ -125,7 +126,8 @@ def build_on_policy_run(
     with close_on_error(rollouts, context.env):
         require_actions(config, env.actions)
         factory = policy_factory or _feedforward(config, context, minibatch_size, n_orders)
-        encoder_spec = _make_encoder_spec(config, context, env)
+        observations = with_critic_parts(env.observations, env_config)
+        encoder_spec = _make_encoder_spec(config, context, observations)
         _require_sizes(config, context, env, encoder_spec, factory)
         build = partial(factory.build, config, context, env, encoder_spec)
         learner, policy = _build_learner(
@@ -133,7 +135,7 @@ def build_on_policy_run(
         )
         default_actor: type[BaseActor[Any]] = NativeActor if isinstance(policy, NativePolicy) else Actor
         normalizer = rollouts.obs_normalizer
-        spaces = env.observations, env.actions
+        spaces = observations, env.actions
         run_actor = (actor or default_actor)(policy, *spaces, normalizer, context.device_name)
         source = _make_source(rollouts, policy, learner, algo.n_steps)
         evaluator = Evaluator(run_actor, EvalEnvFactory(env_config, context.env), config.eval, env)
@@ -169,12 +171,14 @@ def _feedforward(
     return PolicyFactory(build, layer_sizes, n_bytes, "algo.n_steps or env.n_envs")
 
 
-def _make_encoder_spec(config: RunConfig, context: BuildContext, env: VectorEnv) -> EncoderSpec:
+def _make_encoder_spec(
+    config: RunConfig, context: BuildContext, observations: ObservationCodec
+) -> EncoderSpec:
     """Return what the policy's encoders are; a user's policy has its own."""
     algo = cast(OnPolicyConfig, config.algo)
     if _has_user_policy(config, context):
-        return EncoderSpec(env.observations.input_dim)
-    return make_encoder_spec(algo, env.observations, config.env.id, algo.share_encoder)
+        return EncoderSpec(observations.input_dim)
+    return make_encoder_spec(algo, observations, config.env.id, algo.share_encoder)
 
 
 def _require_sizes(
@@ -252,7 +256,7 @@ def _build_native_policy(
 ) -> NativePolicy:
     """Build the configured policy in Rust; raise `ConfigError` if the native engine does not support it."""
     algo, actions, mask_dim = cast(OnPolicyConfig, config.algo), env.actions, env.observations.mask_dim
-    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
+    require_native(algo, actions, context.device_name, encoder_spec.native_obstacle)
 
     def make_module() -> ActorCritic:
         from rlox.algorithms.assembly.torch_policies import make_policy

@@ -16,7 +16,7 @@ from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
 from rlox.errors import ConfigError
 from rlox.importing import build_object, load
-from rlox.networks import init_weights
+from rlox.networks import init_weights, mlp
 from rlox.policies import (
     ActorCritic,
     ContinuousPolicy,
@@ -72,7 +72,9 @@ def build_policy(
         context.streams.seeded_generators("init", device=context.device),
         torch_threads(config.torch_threads),
     ):
-        policy = make_policy(algo, encoder_spec.features, env.actions, observations.mask_dim > 0)
+        policy = make_policy(algo, encoder_spec.actor_features, env.actions, observations.mask_dim > 0)
+        if encoder_spec.actor_columns is not None:
+            policy.critic = mlp((encoder_spec.features, *algo.hidden_widths[1], 1), algo.activation)
         policy = init_weights(policy, config.seed, algo.ortho_init)
         policy = encoder_spec.wrap_policy(policy, observations.mask_dim, algo.share_encoder, algo.ortho_init)
     return policy.to(context.device)

@@ -58,7 +58,7 @@ def build_native_bc(
 ) -> tuple[NativeBCPolicy, NativeBCLearner]:
     """Build BC's policy and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(BCConfig, config.algo)
-    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
+    require_native(algo, actions, context.device_name, encoder_spec.native_obstacle)
 
     def make_module() -> Any:
         from rlox.algorithms.bc.learner import build_actor

@@ -227,7 +227,7 @@ def build_torch(
 ) -> tuple[SquashedSACPolicy, CQLLearner]:
     """Build the policy and its learner."""
     algo = cast(CQLConfig, config.algo)
-    policy = init_weights(build_squashed_policy(algo, encoder_spec.features, actions.size), config.seed)
+    policy = init_weights(build_squashed_policy(algo, encoder_spec, actions.size), config.seed)
     policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
     policy.critic = encoder_spec.wrap_ensemble(policy.critic)
     policy = policy.to(context.device)

@@ -62,7 +62,7 @@ def build_native(
     """Build policy, exploration and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(DQNConfig, config.algo)
     is_masked = env.observations.mask_dim > 0
-    require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None, is_masked)
+    require_native(algo, env.actions, context.device_name, encoder_spec.native_obstacle, is_masked)
 
     def make_module() -> QPolicy:
         from rlox.algorithms.dqn.learner import build_policy

@@ -72,7 +72,7 @@ def build_native_iql(
 ) -> tuple[NativeIQLPolicy, NativeIQLLearner]:
     """Build IQL's policy and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(IQLConfig, config.algo)
-    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
+    require_native(algo, actions, context.device_name, encoder_spec.native_obstacle)
 
     def make_module() -> IQLPolicy:
         from rlox.algorithms.iql.learner import build_policy

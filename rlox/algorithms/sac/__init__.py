@@ -73,9 +73,7 @@ def _build_discrete(
         )
 
     def refuse_native() -> NoReturn:
-        obstacle = native_space_obstacle(
-            algo, env.actions, context.device_name, encoder_spec.make_encoder is not None
-        )
+        obstacle = native_space_obstacle(algo, env.actions, context.device_name, encoder_spec.native_obstacle)
         raise NativeUnsupportedError(obstacle)
 
     actor, critic = algo.hidden_widths

@@ -149,19 +149,20 @@ def build_continuous(
     env: VectorEnv,
     encoder_spec: EncoderSpec,
     actions: UnitCodec,
-    build_policy: Callable[[Any, int, int], SquashedSACPolicy] | None = None,
+    build_policy: Callable[[Any, EncoderSpec, int], SquashedSACPolicy] | None = None,
     learner: type[SACLearner] = SACLearner,
 ) -> OffPolicyComponents:
     """Build the components for Box actions: a squashed Gaussian policy, with gSDE if configured.
 
-    `build_policy` takes the algorithm's configuration, the number of features and the length of an action;
-    the default is `build_squashed_policy`. `learner` is a class with the constructor of `SACLearner`.
+    `build_policy` takes the algorithm's configuration, `encoder_spec`, which has the numbers of features, and
+    the length of an action; the default is `build_squashed_policy`. `learner` is a class with the constructor
+    of `SACLearner`.
     """
     algo, size = cast(SACConfig, config.algo), actions.size
     with context.network_init(config):
-        policy = (build_policy or build_squashed_policy)(algo, encoder_spec.features, size)
+        policy = (build_policy or build_squashed_policy)(algo, encoder_spec, size)
         policy = init_weights(policy, config.seed)
-        policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
+        policy.actor.net = encoder_spec.wrap_actor(policy.actor.net)
         policy.critic = encoder_spec.wrap_ensemble(policy.critic)
     policy = policy.to(context.device)
     shape = (size,) if not algo.use_sde else (algo.net_arch[-1], size)
@@ -173,10 +174,10 @@ def build_continuous(
     return OffPolicyComponents(policy, exploration, learner(policy, algo, entropy, noise), actions)
 
 
-def build_squashed_policy(algo: SACLikeConfig, features: int, act_dim: int) -> SquashedSACPolicy:
+def build_squashed_policy(algo: SACLikeConfig, encoder_spec: EncoderSpec, act_dim: int) -> SquashedSACPolicy:
     """Build the configured actor and critics, which take features."""
-    actor = build_actor(algo, features, act_dim)
-    sizes = (features + act_dim, *algo.hidden_widths[1], 1)
+    actor = build_actor(algo, encoder_spec.actor_features, act_dim)
+    sizes = (encoder_spec.features + act_dim, *algo.hidden_widths[1], 1)
     return SquashedSACPolicy(actor, EnsembleMLP(algo.n_critics, sizes, algo.activation))
 
 
@@ -197,8 +198,9 @@ def build_discrete(
     algo = cast(SACConfig, config.algo)
     sizes = (encoder_spec.features, env.actions.size, algo.n_critics, *algo.hidden_widths)
     with context.network_init(config):
-        policy = init_weights(CategoricalSACPolicy(*sizes, algo.activation), config.seed)
-        policy.actor.net = encoder_spec.wrap_network(policy.actor.net)
+        policy = CategoricalSACPolicy(*sizes, algo.activation, encoder_spec.actor_features)
+        policy = init_weights(policy, config.seed)
+        policy.actor.net = encoder_spec.wrap_actor(policy.actor.net)
         policy.critic = encoder_spec.wrap_ensemble(policy.critic)
     policy = policy.to(context.device)
     logits = inference_function(policy.actor.net)

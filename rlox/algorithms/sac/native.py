@@ -117,12 +117,12 @@ def build_native(
 ) -> OffPolicyComponents:
     """Build policy, exploration and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(SACConfig, config.algo)
-    require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None)
+    require_native(algo, env.actions, context.device_name, encoder_spec.native_obstacle)
 
     def make_module() -> SquashedSACPolicy:
         from rlox.algorithms.sac.learner import build_squashed_policy
 
-        return build_squashed_policy(algo, encoder_spec.features, actions.size)
+        return build_squashed_policy(algo, encoder_spec, actions.size)
 
     native = NativeSquashedPolicy(sizes, config.seed, make_module)
     learner = NativeSACLearner(native, algo, resolve_target_entropy(algo, actions), config.seed)

@@ -139,12 +139,13 @@ def build_encoded_policy(
     algo: TD3LikeConfig, seed: int, encoder_spec: EncoderSpec, act_dim: int
 ) -> DeterministicPolicy:
     """Build the initial policy of a run; for images, encoders come before its networks."""
-    policy = init_weights(build_policy(algo, encoder_spec.features, act_dim), seed)
-    policy.actor = encoder_spec.wrap_network(policy.actor)
+    policy = init_weights(build_policy(algo, encoder_spec, act_dim), seed)
+    policy.actor = encoder_spec.wrap_actor(policy.actor)
     policy.critic = encoder_spec.wrap_ensemble(policy.critic)
     return policy
 
 
-def build_policy(algo: TD3LikeConfig, features: int, act_dim: int) -> DeterministicPolicy:
+def build_policy(algo: TD3LikeConfig, encoder_spec: EncoderSpec, act_dim: int) -> DeterministicPolicy:
     """Build the configured actor and critics, which take features."""
-    return DeterministicPolicy(features, act_dim, algo.n_critics, *algo.hidden_widths, algo.activation)
+    sizes = (encoder_spec.features, act_dim, algo.n_critics, *algo.hidden_widths)
+    return DeterministicPolicy(*sizes, algo.activation, encoder_spec.actor_features)

@@ -82,12 +82,12 @@ def build_native(
 ) -> OffPolicyComponents:
     """Build policy, exploration and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(DeterministicConfig, config.algo)
-    require_native(algo, env.actions, context.device_name, encoder_spec.make_encoder is not None)
+    require_native(algo, env.actions, context.device_name, encoder_spec.native_obstacle)
 
     def make_module() -> DeterministicPolicy:
         from rlox.algorithms.td3.learner import build_policy
 
-        return build_policy(algo, encoder_spec.features, actions.size)
+        return build_policy(algo, encoder_spec, actions.size)
 
     native = NativeDeterministicPolicy(sizes, config.seed, make_module, algo.exploration_noise)
     learner = NativeTD3Learner(native, algo, config.seed)

@@ -35,12 +35,12 @@ def build_native_td3_bc(
 ) -> tuple[NativeDeterministicPolicy, NativeTD3BCLearner]:
     """Build TD3+BC's policy and learner; raise `NativeUnsupportedError` for networks that need torch."""
     algo = cast(TD3BCConfig, config.algo)
-    require_native(algo, actions, context.device_name, encoder_spec.make_encoder is not None)
+    require_native(algo, actions, context.device_name, encoder_spec.native_obstacle)
 
     def make_module() -> DeterministicPolicy:
         from rlox.algorithms.td3.learner import build_policy
 
-        return build_policy(algo, encoder_spec.features, sizes.size)
+        return build_policy(algo, encoder_spec, sizes.size)
 
     native = NativeDeterministicPolicy(sizes, config.seed, make_module, 0.0)
     return native, NativeTD3BCLearner(native, algo, config.seed)
