@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import Explorer, OffPolicyEngine, ReplayIteration
+from rlox._core import Explorer, OffPolicyEngine
 from rlox.parameters.layout import NamedShape, ParameterVector, linear_shapes, max_width
 from rlox.parameters.lazy_torch import LazyTorchModule, ModuleGuard
 
@@ -57,7 +57,6 @@ class NativeQPolicy(LazyTorchModule):
     ----------
     sizes : sizes of the network
     engine : computes the updates
-    update_engine : makes updates: `engine`, or a `ReplayIteration`, which collects steps and calls `engine`
     explorer : chooses actions in training
     """
 
@@ -78,7 +77,6 @@ class NativeQPolicy(LazyTorchModule):
             activation=sizes.activation,
             dueling=sizes.dueling,
         )
-        self.update_engine: OffPolicyEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine)
 
     def best_actions(self, obs: NDArray[np.float32], mask: NDArray[np.bool_] | None = None) -> NDArray[Any]:

@@ -69,12 +69,12 @@ CollectArguments = tuple[
 
 @runtime_checkable
 class FusedReplayLearner(Protocol):
-    """A learner that learns from its batches in one call of an engine, `native.update_engine`."""
+    """A learner that can collect, draw and learn in one call."""
 
     native: NativeQPolicy | NativeSquashedPolicy | NativeDeterministicPolicy
 
-    def update(self, batch: Transitions, clock: Clock) -> Update:
-        """Learn from the batches."""
+    def iterate(self, iteration: ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+        """Make the steps of `iteration`, draw `batch` into its arrays and learn from it."""
 
 
 class NativeReplaySource(ReplaySource):
@@ -129,10 +129,9 @@ class NativeReplaySource(ReplaySource):
             given=n_random,
             **self.replay_sampler.return_settings,
         )
-        native, nonfinite_error = self.learner.native, None
-        native.update_engine = iteration
+        nonfinite_error = None
         try:
-            update = self.learner.update(batch, clock)
+            update = self.learner.iterate(iteration, batch, clock)
         except BaseException as error:
             self.is_mid_update = iteration.collected
             if not iteration.collected:
@@ -140,7 +139,6 @@ class NativeReplaySource(ReplaySource):
             if nonfinite_error is None:
                 raise
         finally:
-            native.update_engine = native.engine
             if iteration.collected:
                 self._count_steps(n_steps, iteration.episodes())
                 self._pending_batches = n_due - len(batch)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlox._core import Explorer, OffPolicyEngine, ReplayIteration
+from rlox._core import Explorer, OffPolicyEngine
 from rlox.parameters.layout import NamedShape, ParameterVector, linear_shapes, max_width
 from rlox.parameters.lazy_torch import LazyTorchModule, ModuleGuard
 
@@ -132,7 +132,6 @@ class NativeDeterministicPolicy(NativeContinuousPolicy):
         Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         self.engine = self._init_engine("td3", sizes, seed, make_module)
-        self.update_engine: OffPolicyEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine, noise_std)
 
     def _make_guard(self, module: DeterministicPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:
@@ -153,7 +152,6 @@ class NativeSquashedPolicy(NativeContinuousPolicy):
         Raises ConfigError if the engine's results differ from torch's (`self_test`).
         """
         self.engine = self._init_engine("sac", sizes, seed, make_module, "net.")
-        self.update_engine: OffPolicyEngine | ReplayIteration = self.engine
         self.explorer = Explorer(self.engine)
 
     def _make_guard(self, module: SquashedSACPolicy, flats: Mapping[str, FlatParameters]) -> ModuleGuard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from rlox.parameters.lazy_torch import LazyTorchModule
 from rlox.parameters.optimizer import NativeOptimizer, NativeTargetNetwork
 from rlox.rng import update_noise
 from rlox.training.loop import Stateful
-from rlox.types import Clock, Rollout, Transitions, update_label
+from rlox.types import Clock, Rollout, Transitions, Update, update_label
 
 __all__ = [
     "NativeLearner",
@@ -68,7 +69,7 @@ def rollout_explained_variance(rollout: Rollout) -> float:
     return explained_variance(*(np.asarray(column)[valid] for column in (rollout.values, rollout.returns)))
 
 
-class NativeReplayLearner:
+class NativeReplayLearner(ABC):
     """A native policy with the optimizers and target networks that learn from replayed transitions.
 
     `optimizers` and `targets` have the engine's names of the networks; target networks start as copies of
@@ -85,6 +86,21 @@ class NativeReplayLearner:
         parts: Mapping[str, Stateful],
     ) -> None:
         self._optimizers, self._targets, self._parts = optimizers, targets, parts
+
+    def update(self, batch: Transitions, clock: Clock) -> Update:
+        """Take one step for each batch, in one call of the engine."""
+        return self._learn(self.native.engine, batch, clock)
+
+    def iterate(self, iteration: ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+        """Collect, draw `batch` and learn from it in one call; the result is that of `update` afterwards.
+
+        `iteration` makes the steps and writes the drawn rows into the arrays of `batch`.
+        """
+        return self._learn(iteration, batch, clock)
+
+    @abstractmethod
+    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+        """Take one step for each batch with `engine`."""
 
     @property
     def policy(self) -> Any:

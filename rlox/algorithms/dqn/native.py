@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import NativeReplayLearner, learn_transitions
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents
@@ -35,13 +36,13 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         targets, saved = {"q": self.target_network}, {"adam": self.optimizer, "target": self.target_network}
         super().__init__({"q": self.optimizer}, targets, saved)
 
-    def update(self, batch: Transitions, clock: Clock) -> Update:
+    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
         """Take one step per batch; environment steps decide when the target network is updated."""
         self.native.check()
         self._apply_schedules(batch.env_steps, clock)
         config = self.config
         result, errors = learn_transitions(
-            self.native.update_engine,
+            engine,
             batch,
             clock,
             self._optimizers,

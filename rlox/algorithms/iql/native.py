@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import NativeReplayLearner, learn_transitions
 from rlox.algorithms.iql.common import METRIC_NAMES, IQLLearnerMixin
@@ -39,13 +40,13 @@ class NativeIQLLearner(IQLLearnerMixin, NativeReplayLearner):
         }
         super().__init__(optimizers, {"critic": self.target}, {**optimizers, "target": self.target})
 
-    def update(self, batch: Transitions, clock: Clock) -> Update:
+    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
         """Update value network, actor, critics and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()
         config = self.config
         result, errors = learn_transitions(
-            self.native.engine,
+            engine,
             batch,
             clock,
             self._optimizers,

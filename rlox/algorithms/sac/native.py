@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
@@ -52,13 +53,13 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         saved = {**named, "target": self.target, "temperature": self.temperature}
         super().__init__({**named, **self.temperature.optimizers}, {"critic": self.target}, saved)
 
-    def update(self, batch: Transitions, clock: Clock) -> Update:
+    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()
         config = self.config
         result, errors = learn_transitions(
-            self.native.update_engine,
+            engine,
             batch,
             clock,
             self._optimizers,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
@@ -47,13 +48,13 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         saved_targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(optimizers, targets, {**optimizers, **saved_targets})
 
-    def update(self, batch: Transitions, clock: Clock) -> Update:
+    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
         """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
         self.native.check()
         config, (delay, noise_std, noise_clip) = self.config, self.config.td3_settings
         result, errors = learn_transitions(
-            self.native.update_engine,
+            engine,
             batch,
             clock,
             self._optimizers,
