@@ -9,7 +9,8 @@ from rlox.configs.base import AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.off_policy import OffPolicyConfig
-from rlox.configs.params import param
+from rlox.configs.own_networks import idle_network_advice
+from rlox.configs.params import Code, code, param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
@@ -134,10 +135,24 @@ class DQNConfig(OffPolicyConfig):
         10.0, "global gradient-norm limit; null: none", within="(0, inf)", source="SB3"
     )
     net_arch: tuple[int, ...] = param((64, 64), "hidden layer widths", within="[1, 65536]", source="SB3")
+    policy: Code | None = code(
+        "a Q-network of your own as module:Name: a factory that takes the spaces and returns a torch module, "
+        "which maps rows of observations to a value for each action. In Python also the module"
+    )
+
+    def advice(self, env: EnvConfig) -> list[str]:
+        """Warn about fields that have no effect with a Q-network of the user."""
+        return [*super().advice(env), *idle_network_advice(self)]
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for two kinds of exploration, or for settings of a component that is off."""
         super().check(env, buffer)
+        for name in ("dueling", "noisy"):
+            if self.policy is not None and getattr(self, name):
+                raise ConfigError(
+                    f"algo.{name}=true and algo.policy: these layers would be part of your own network; "
+                    f"leave algo.{name} out"
+                )
         default = {f.name: f.default for f in fields(self)}
         changed = [name for name in EPSILON_FIELDS if getattr(self, name) != default[name]]
         if self.exploration_eps is not None and changed:

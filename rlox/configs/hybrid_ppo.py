@@ -21,6 +21,7 @@ class HybridPPOConfig(PPOConfig):
     action_kinds: ClassVar[tuple[str, ...]] = ("Discrete", "Box")
     default_overrides: ClassVar[Mapping[str, Any]] = {"env.n_envs": 16}
     is_native_only: ClassVar[bool] = True
+    supports_critic_obs: ClassVar[bool] = False
     drops: ClassVar[Mapping[str, str]] = {"policy": "takes no policy of your own: Rust cannot run it"}
 
     name: str = param("hybrid_ppo", "the algorithm", choices=("hybrid_ppo",))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rlox.configs.base import COMMON_NATIVE_FIELDS, AlgorithmConfig
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
+from rlox.configs.own_networks import idle_network_advice, require_no_critic_obs
 from rlox.configs.params import (
     CONVOLUTIONS,
     Code,
@@ -101,23 +102,7 @@ class OnPolicyConfig(AlgorithmConfig):
 
     def advice(self, env: EnvConfig) -> list[str]:
         """Warn about fields that have no effect with a user's policy."""
-        if self.policy is None:
-            return []
-        builtin_policy_fields = (
-            "net_arch",
-            "critic_net_arch",
-            "encoder",
-            "encoder_features",
-            "image_channels",
-            "share_encoder",
-            "activation",
-            "ortho_init",
-            "log_std_init",
-            "use_sde",
-        )
-        defaults = {f.name: f.default for f in fields(self)}
-        idle = [f"algo.{name}" for name in builtin_policy_fields if getattr(self, name) != defaults[name]]
-        return [f"{', '.join(idle)}: no effect with a policy of your own"] if idle else []
+        return idle_network_advice(self)
 
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Check fields that depend on each other."""
@@ -132,11 +117,7 @@ class OnPolicyConfig(AlgorithmConfig):
                 f"env.action_mask={env.action_mask} and algo.policy: a policy of your own does not "
                 "support action masks; leave one of them out"
             )
-        if self.policy is not None and env.critic_obs:
-            raise ConfigError(
-                f"env.critic_obs={list(env.critic_obs)} and algo.policy: a policy of your own gets whole "
-                "observations and chooses what its actor reads; leave env.critic_obs out"
-            )
+        require_no_critic_obs(self, env)
         if self.normalize_advantages and self.batch_steps(env.n_envs) == 1:
             raise ConfigError(
                 "algo.n_steps * env.n_envs is 1: advantages of a single transition cannot be "

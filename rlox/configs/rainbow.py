@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ class RainbowConfig(DQNConfig):
     """
 
     buffers: ClassVar[tuple[str, ...]] = ("prioritized",)
+    drops: ClassVar[Mapping[str, str]] = {"policy": "builds its own network, of noisy and dueling layers"}
     default_overrides: ClassVar[dict[str, Any]] = {"env.n_envs": 1, "buffer.alpha": 0.5}  # omega of table 1
 
     name: str = param("rainbow", "the algorithm", choices=("rainbow",))

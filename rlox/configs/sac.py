@@ -9,7 +9,8 @@ from typing import ClassVar
 from rlox.configs.buffers import BufferConfig
 from rlox.configs.env import EnvConfig
 from rlox.configs.off_policy import ActorCriticConfig
-from rlox.configs.params import param
+from rlox.configs.own_networks import idle_network_advice, require_no_critic_obs
+from rlox.configs.params import Code, code, param
 from rlox.configs.schedules import Schedule, schedule
 from rlox.errors import ConfigError
 
@@ -63,6 +64,10 @@ class SACConfig(ActorCriticConfig):
         only_with="use_sde",
         source="SB3",
     )
+    policy: Code | None = code(
+        "networks of your own as module:Name: a factory that takes the spaces and returns a torch module "
+        "with the modules actor and critic (docs/python.md). In Python also the module"
+    )
 
     @property
     def temperature(self) -> tuple[bool, float]:
@@ -87,9 +92,19 @@ class SACConfig(ActorCriticConfig):
             return "native does not learn SAC with state-dependent exploration (algo.use_sde=true)"
         return ""
 
+    def advice(self, env: EnvConfig) -> list[str]:
+        """Warn about fields that have no effect with networks of the user."""
+        return [*super().advice(env), *idle_network_advice(self)]
+
     def check(self, env: EnvConfig, buffer: BufferConfig) -> None:
         """Raise `ConfigError` for an invalid temperature, or gSDE settings without gSDE."""
         super().check(env, buffer)
+        require_no_critic_obs(self, env)
+        if self.policy is not None and self.use_sde:
+            raise ConfigError(
+                "algo.use_sde=true and algo.policy: gSDE needs the last hidden layer of rlox's own actor; "
+                "leave one of them out"
+            )
         try:
             is_learned, alpha = self.temperature
         except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ class TQCConfig(SACConfig):
     """Defaults follow sb3-contrib; the paper has five critics, with three hidden layers of 512."""
 
     action_kinds: ClassVar[tuple[str, ...]] = ("Box",)
+    drops: ClassVar[Mapping[str, str]] = {"policy": "builds its own critics, of quantiles"}
 
     name: str = param("tqc", "the algorithm", choices=("tqc",))
     backend: str = param("torch", "library that computes the updates", choices=("torch",))

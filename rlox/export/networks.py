@@ -39,6 +39,7 @@ UNSUPPORTED_REASONS = {
     "MaskedDiscretePolicy": "masks of actions",
     "MaskedFactoredPolicy": "masks of actions",
     "MaskedQPolicy": "masks of actions",
+    "OwnNetwork": "networks of your own (algo.policy)",
     "MinQPolicy": "several networks, of which the lowest counts",
 }
 
@@ -183,7 +184,8 @@ def _extract_layers(net: Any, name: str, activate_last: bool = False) -> tuple[L
     With `activate_last`, an activation follows the last layer. Raises ConfigError for other layers.
     """
     if type(net) is not nn.Sequential:
-        raise unsupported_export(f"a {type(net).__name__}, not a network of vectors")
+        name = type(net).__name__
+        raise unsupported_export(UNSUPPORTED_REASONS.get(name, f"a {name}, not a network of vectors"))
     linear_layers: list[Any] = list(net)[::2]
     activations = list(net)[1::2]
     activation_names = {_activation_name(layer) for layer in activations}

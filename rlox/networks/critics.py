@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from rlox.errors import ConfigError, ShapeError
-from rlox.networks.encoders import EncodedEnsemble
 from rlox.networks.mlp import EnsembleMLP, mlp, resolve_widths
 
 __all__ = ["QNetwork", "critic_outputs", "polyak_update", "q_values"]
@@ -57,10 +56,7 @@ def q_values(critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | 
 
 def critic_outputs(critics: EnsembleMLP, obs: Tensor, actions: Tensor, members: int | None = None) -> Tensor:
     """Return all outputs for the inputs of `q_values`, `[members, B, outputs]`."""
-    if isinstance(critics, EncodedEnsemble):
-        return critics.with_actions(obs, actions, members)
-    outputs: Tensor = critics(torch.cat([obs, actions], -1), members)
-    return outputs
+    return critics.with_actions(obs, actions, members)
 
 
 @torch.no_grad()

@@ -198,6 +198,11 @@ class EnsembleMLP(nn.Module):
             x = torch.baddbmm(bias.unsqueeze(-1), weight, self.activation(x) if i else x)
         return x.mT
 
+    def with_actions(self, obs: Tensor, actions: Tensor, members: int | None = None) -> Tensor:
+        """Compute `[members, B, out]` from observations `[B, obs_dim]` and actions `[B, act_dim]`."""
+        outputs: Tensor = self(torch.cat([obs, actions], -1), members)
+        return outputs
+
     def layers(self, members: int | None = None) -> list[tuple[Tensor, Tensor]]:
         """Return weight and bias of each layer, of all networks or of the first `members`."""
         pairs = zip(self.weights, self.biases, strict=True)

@@ -198,6 +198,7 @@ class Schema:
             for group in self.groups
             for tag in group.registry
             if key in (k.name for k in group.option_for(tag, tag if group.is_multiple else "").keys)
+            and key.rpartition(".")[2] not in getattr(group.registry[tag], "drops", {})
         ]
 
     def node(self, path: str) -> dict[str, Any] | None:

@@ -58,6 +58,7 @@ class CrossQConfig(SACConfig):
         "encoder": "takes vectors",
         "encoder_features": "takes vectors",
         "image_channels": "takes vectors",
+        "policy": "builds its own networks",
     }
 
     name: str = param("crossq", "the algorithm", choices=("crossq",))

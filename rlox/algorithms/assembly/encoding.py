@@ -69,6 +69,18 @@ class EncoderSpec:
 
         return add_encoder(SelectColumns(self.actor_columns), net)
 
+    def require_used(self, policy: Any, algo: str) -> None:
+        """Raise `ConfigError` if the actor of a plugin's `policy` sees the parts of `env.critic_obs`."""
+        if self.actor_columns is None:
+            return
+        from rlox.networks import SelectColumns
+
+        if not any(isinstance(module, SelectColumns) for module in policy.modules()):
+            raise ConfigError(
+                f"env.critic_obs: {algo} builds networks of its own, without `EncoderSpec.wrap_actor`, so "
+                "its actor would see these parts; leave it out"
+            )
+
     def wrap_network(self, net: Any) -> Any:
         """Put a new encoder in front of a network that takes features."""
         if self.make_encoder is None:

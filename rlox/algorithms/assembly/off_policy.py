@@ -100,7 +100,7 @@ def build_off_policy_run(
     in its own way; Rust then does not draw. `actor` is the class that acts in evaluation; with the native
     engine it is a subclass of `NativeActor`.
     """
-    if context.policy is not None:
+    if context.policy is not None and not config.algo.has_custom_policy:
         raise ConfigError(f"{config.algo.name} takes no policy of your own")
     env_config = config.env
     make_env = wrapped_factory(env_config, context.env, training=True)  # with training rewards
@@ -124,7 +124,11 @@ def _build(
     """Build exploration, source, learner, actor and evaluator for the environments."""
     algo, env_config = cast(OffPolicyConfig, config.algo), config.env
     observations = with_critic_parts(env.observations, env_config)
-    encoder_spec = make_encoder_spec(algo, observations, env_config.id)
+    encoder_spec = (
+        EncoderSpec(observations.input_dim)  # networks of the user encode images themselves
+        if algo.has_custom_policy
+        else make_encoder_spec(algo, observations, env_config.id)
+    )
     replay_sampler = _make_replay_sampler(config, sampler, env, hindsight, context, encoder_spec.cost)
     # the target network has no gradient and no moments
     networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
@@ -132,6 +136,8 @@ def _build(
     require_networks(*networks, copies=COPIES_PER_PARAMETER + 2, extra_parameters=encoder_parameters)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
     components = build_learner(env, encoder_spec, selector)
+    encoder_spec.require_used(components.policy, algo.name)
+    _require_own_networks(components.policy, algo)
     is_native = isinstance(components.policy, LazyTorchModule)
     replay_sampler.returns_arrays = is_native
     normalize_rule = env_config.normalize_rule
@@ -166,6 +172,16 @@ def _build(
     return RunComponents(
         source, components.learner, actor, evaluator, encoder_spec.descriptions, selector.backend
     )
+
+
+def _require_own_networks(policy: Any, algo: OffPolicyConfig) -> None:
+    """Raise `ConfigError` if an algorithm of a plugin ignores `algo.policy`, which its fields include."""
+    if not algo.has_custom_policy:
+        return
+    from rlox.policies.own_networks import OwnNetwork
+
+    if not any(isinstance(module, OwnNetwork) for module in policy.modules()):
+        raise ConfigError(f"algo.policy: {algo.name} builds networks of its own; leave algo.policy out")
 
 
 def _exploring_context(policy: Policy | LazyTorchModule) -> Callable[[], AbstractContextManager[None]]:

@@ -133,6 +133,7 @@ def build_on_policy_run(
         learner, policy = _build_learner(
             config, env, encoder_spec, build_learner, build, context, native_factory
         )
+        encoder_spec.require_used(policy, algo.name)
         default_actor: type[BaseActor[Any]] = NativeActor if isinstance(policy, NativePolicy) else Actor
         normalizer = rollouts.obs_normalizer
         spaces = observations, env.actions

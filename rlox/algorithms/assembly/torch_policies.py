@@ -14,6 +14,7 @@ from rlox.configs.params import display_name, is_object_name
 from rlox.devices import require_float32
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import VectorEnv
+from rlox.envs.masks import OBSERVATION, MaskedSpace
 from rlox.errors import ConfigError
 from rlox.importing import build_object, load
 from rlox.networks import init_weights, mlp
@@ -31,7 +32,7 @@ from rlox.policies import (
 from rlox.training.components import BuildContext
 from rlox.training.setup import torch_threads
 
-__all__ = ["build_policy", "build_user_policy", "explained_variance", "make_policy"]
+__all__ = ["build_policy", "build_user_policy", "explained_variance", "load_user_module", "make_policy"]
 
 
 def make_policy(
@@ -84,17 +85,22 @@ def build_user_policy(
     config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
 ) -> ActorCritic:
     """Load the user's policy and check that it fits the environments; it has its own encoders."""
-    module = context.policy or _load_user_policy(config, cast(OnPolicyConfig, config.algo), context, env)
-    policy = as_actor_critic(module)
+    policy = as_actor_critic(load_user_module(config, context, env))
     require_policy_fits(policy, torch.from_numpy(env.observations.rows(2)), env.actions, config.env.id)
     return policy.to(context.device)
 
 
-def _load_user_policy(
-    config: RunConfig, algo: OnPolicyConfig, context: BuildContext, env: VectorEnv
-) -> nn.Module:
-    """Make the policy that `algo.policy` names; it gets the spaces and its configured arguments."""
-    assert algo.policy is not None
+def load_user_module(config: RunConfig, context: BuildContext, env: VectorEnv) -> nn.Module:
+    """Return the user's module, or make the one that `algo.policy` names.
+
+    A factory gets the spaces, without an action mask, and its configured arguments.
+    """
+    if context.policy is not None:
+        return context.policy  # type: ignore[no-any-return]
+    algo: Any = config.algo
+    observation_space = env.observation_space
+    if isinstance(observation_space, MaskedSpace):
+        observation_space = observation_space[OBSERVATION]
     if not callable(algo.policy) and is_object_name(display_name(algo.policy)):
         raise ConfigError(
             f"algo.policy={display_name(algo.policy)}: an object, which is not saved; give it again: "
@@ -105,7 +111,7 @@ def _load_user_policy(
         torch_threads(config.torch_threads),
     ):
         _reject_policy_class_of_sizes(load(algo.policy, "algo.policy"))
-        policy = build_object(algo.policy, "algo.policy", env.observation_space, env.action_space)
+        policy = build_object(algo.policy, "algo.policy", observation_space, env.action_space)
     if not isinstance(policy, nn.Module):
         raise ConfigError(
             f"algo.policy={display_name(algo.policy)} gave a {type(policy).__name__}, expected a "
@@ -116,7 +122,7 @@ def _load_user_policy(
 
 def _reject_policy_class_of_sizes(factory: Any) -> None:
     """Raise `ConfigError` for a policy class with a constructor of rlox, which takes sizes, not spaces."""
-    init_module = getattr(getattr(factory, "__init__", None), "__module__", "")
+    init_module = getattr(getattr(factory, "__init__", None), "__module__", "") or ""
     if isinstance(factory, type) and init_module.startswith("rlox.policies."):
         raise ConfigError(
             f"policy={factory.__name__}: a class that takes sizes, not spaces, expected an instance; "

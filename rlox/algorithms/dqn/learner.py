@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents
+from rlox.algorithms.assembly.torch_policies import load_user_module
 from rlox.algorithms.dqn.common import METRIC_NAMES, DQNLearnerMixin, scheduled_epsilon
 from rlox.configs import DQNConfig, RunConfig
 from rlox.configs.schedules import is_known
@@ -20,6 +22,7 @@ from rlox.networks import init_weights
 from rlox.networks.noisy import keyed_factorized_noise
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
+from rlox.policies.own_networks import OwnNetwork, require_output
 from rlox.policies.q_policy import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.value_distribution import CategoricalValue, QuantileValue, ScalarValue, ValueDistribution
 from rlox.sources.replay import ExplorationPolicy
@@ -121,8 +124,12 @@ def build_torch(
         policy.q = encoder_spec.wrap_network(policy.q)
         return policy.to(device)
 
-    with context.network_init(config):
-        online, target = build_network(), build_network()
+    if algo.has_custom_policy:
+        online = build_user_policy(config, context, env, encoder_spec)
+        target = copy.deepcopy(online)
+    else:
+        with context.network_init(config):
+            online, target = build_network(), build_network()
     exploration = _make_exploration(config, online, env, device)
     return OffPolicyComponents(online, exploration, learner(online, target, algo, config.seed))
 
@@ -140,6 +147,25 @@ def build_policy(config: DQNConfig, env: VectorEnv, encoder_spec: EncoderSpec) -
         _make_value_distribution(config),
         config.noisy_sigma if config.noisy else None,
     )
+
+
+def build_user_policy(
+    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
+) -> QPolicy:
+    """Build the policy with the user's network; raise `ConfigError` if it does not fit the environment."""
+    module = load_user_module(config, context, env)
+    policy = build_policy(cast(DQNConfig, config.algo), env, encoder_spec)
+    policy.q = OwnNetwork(module)
+    policy.to(context.device)
+    observations, n_actions = env.observations, env.actions.size
+    rows = torch.from_numpy(observations.rows(2)[:, : observations.input_dim]).to(context.device)
+    n_values = n_actions * (policy.value_distribution.n_outputs or 1)
+    meaning = "a value for each action"
+    if n_values != n_actions:
+        meaning = f"{policy.value_distribution.n_outputs} outputs for each of {n_actions} actions"
+    name = f"policy {type(module).__name__}"
+    require_output(name, lambda: policy.q(rows), (2, n_values), f"[B, {n_values}], {meaning}", config.env.id)
+    return policy
 
 
 def _make_value_distribution(config: DQNConfig) -> ValueDistribution:

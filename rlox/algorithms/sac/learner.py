@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents, ReplayLearnerMixin
+from rlox.algorithms.assembly.torch_policies import load_user_module
 from rlox.algorithms.sac.common import METRIC_NAMES, SACLikeConfig, resolve_target_entropy
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.actions import UnitCodec
@@ -26,6 +27,7 @@ from rlox.networks import (
 from rlox.networks.gradients import require_gradient, require_path
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import CategoricalExploration, NoisyExploration
+from rlox.policies.own_networks import OwnCritics, OwnNetwork, require_actor_and_critic, require_output
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
 from rlox.training.components import BuildContext
 from rlox.training.learner import (
@@ -159,11 +161,15 @@ def build_continuous(
     of `SACLearner`.
     """
     algo, size = cast(SACConfig, config.algo), actions.size
-    with context.network_init(config):
-        policy = (build_policy or build_squashed_policy)(algo, encoder_spec, size)
-        policy = init_weights(policy, config.seed)
-        policy.actor.net = encoder_spec.wrap_actor(policy.actor.net)
-        policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    if algo.has_custom_policy:
+        policy = build_squashed_policy(algo, encoder_spec, size)
+        use_own_networks(policy, config, context, env, 2 * size)
+    else:
+        with context.network_init(config):
+            policy = (build_policy or build_squashed_policy)(algo, encoder_spec, size)
+            policy = init_weights(policy, config.seed)
+            policy.actor.net = encoder_spec.wrap_actor(policy.actor.net)
+            policy.critic = encoder_spec.wrap_ensemble(policy.critic)
     policy = policy.to(context.device)
     shape = (size,) if not algo.use_sde else (algo.net_arch[-1], size)
     auto_interval = -(-algo.train_freq // env.n_envs) if algo.sde_sample_freq == -1 else algo.sde_sample_freq
@@ -172,6 +178,43 @@ def build_continuous(
     exploration = NoisyExploration(policy.actor.explore, shape, *exploration_args, noise_interval)
     noise, entropy = UpdateNoise(context.streams), resolve_target_entropy(algo, actions)
     return OffPolicyComponents(policy, exploration, learner(policy, algo, entropy, noise), actions)
+
+
+def use_own_networks(
+    policy: SquashedSACPolicy | CategoricalSACPolicy,
+    config: RunConfig,
+    context: BuildContext,
+    env: VectorEnv,
+    n_outputs: int,
+) -> None:
+    """Put the user's actor, with `n_outputs` outputs, and critics in place of those of `policy`.
+
+    Raises `ConfigError` if they do not fit the environment.
+    """
+    module = load_user_module(config, context, env).to(context.device)
+    actor, critic = require_actor_and_critic(module)
+    net, critics = OwnNetwork(actor), OwnCritics(critic)
+    policy.actor.net, policy.critic = cast(Any, net), critics
+    members, n_actions = cast(SACConfig, config.algo).n_critics, env.actions.size
+    rows = torch.from_numpy(env.observations.rows(2)).to(context.device)
+    name, is_discrete = f"policy {type(module).__name__}", env.actions.is_discrete
+    actor_meaning = "logits" if is_discrete else "the means, then the log standard deviations"
+    require_output(
+        f"actor of {name}",
+        lambda: net(rows),
+        (2, n_outputs),
+        f"[B, {n_outputs}], {actor_meaning}",
+        config.env.id,
+    )
+    q_shape = (members, 2, n_actions) if is_discrete else (members, 2)
+    taken = () if is_discrete else (torch.zeros(2, n_actions, device=context.device),)
+    require_output(
+        f"critic of {name}",
+        lambda: critics.network(rows, *taken),
+        q_shape,
+        f"[n_critics, B{', n_actions' * is_discrete}], with algo.n_critics={members}",
+        config.env.id,
+    )
 
 
 def build_squashed_policy(algo: SACLikeConfig, encoder_spec: EncoderSpec, act_dim: int) -> SquashedSACPolicy:
@@ -202,6 +245,8 @@ def build_discrete(
         policy = init_weights(policy, config.seed)
         policy.actor.net = encoder_spec.wrap_actor(policy.actor.net)
         policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+    if algo.has_custom_policy:
+        use_own_networks(policy, config, context, env, env.actions.size)
     policy = policy.to(context.device)
     logits = inference_function(policy.actor.net)
     exploration = CategoricalExploration(logits, env.actions.size, env.n_envs, config.seed, context.device)
