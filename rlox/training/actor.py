@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,28 +24,12 @@ if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
 
 
-__all__ = ["Actor", "BaseActor", "NativeActor", "Player", "StatelessActor", "require_actor"]
+__all__ = ["ActingState", "Actor", "BaseActor", "NativeActor", "Player", "StatelessActor", "require_actor"]
 
 P = TypeVar("P")
 
-
-class Player(Protocol):
-    """Plays parallel episodes, one per slot; every slot begins with a new episode."""
-
-    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        """Return an action per slot for encoded observations `[B, obs_dim]`; call it in `inference_mode`."""
-
-    def observe_rewards(self, rewards: Sequence[float]) -> None:
-        """Receive the rewards `[B]` of the last actions.
-
-        Called after the step and before the next `reset_slot`, `select_slots` or `act`.
-        """
-
-    def reset_slot(self, slot: int) -> None:
-        """Begin a new episode in a slot."""
-
-    def select_slots(self, slots: Sequence[int]) -> None:
-        """Keep only these slots, renumbered from 0 in this order."""
+# What an actor remembers of the running episodes: arrays by name, with a row for each slot.
+ActingState = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -74,9 +58,27 @@ class BaseActor(ABC, Generic[P]):
         policy: Any = self.policy
         return dict(policy.state_dict())
 
+    def initial_state(self, n_slots: int) -> ActingState:
+        """Return the state at the start of `n_slots` episodes; empty without memory."""
+        return {}
+
     @abstractmethod
+    def step(
+        self, rows: NDArray[Any], state: ActingState, generator: torch.Generator | None = None
+    ) -> tuple[Any, ActingState]:
+        """Return actions for encoded observations `[B, obs_dim]`, and the state after them.
+
+        Call it in `inference_mode`. It takes the best actions, or samples if there is a generator. `rows` is
+        not changed; the arrays of `state` may be used again for the result.
+        """
+
+    def observe_rewards(self, state: ActingState, rewards: Sequence[float]) -> ActingState:
+        """Return the state after the rewards `[B]` of the last actions; the same without use for them."""
+        return state
+
     def make_player(self, n_slots: int) -> Player:
         """Make a player for `n_slots` parallel episodes."""
+        return Player(self, n_slots)
 
     @property
     def module(self) -> Any:
@@ -159,9 +161,11 @@ class StatelessActor(BaseActor[P]):
         Takes the best actions, or samples if there is a generator. `rows` is not changed.
         """
 
-    def make_player(self, n_slots: int) -> Player:
-        """Make a player for `n_slots` parallel episodes."""
-        return _StatelessPlayer(self)
+    def step(
+        self, rows: NDArray[Any], state: ActingState, generator: torch.Generator | None = None
+    ) -> tuple[Any, ActingState]:
+        """Return the actions of `act`, and the empty state."""
+        return self.act(rows, generator), state
 
     def predict(self, obs: Any, generator: torch.Generator | None = None, action_masks: Any = None) -> Any:
         """Return the action for one raw observation (an `int` for Discrete) or for a batch.
@@ -220,20 +224,30 @@ class NativeActor(StatelessActor[LazyTorchModule]):
             return actor.act(rows, generator)
 
 
-@dataclass(frozen=True)
-class _StatelessPlayer:
-    """Keeps nothing between steps."""
+class Player:
+    """Plays parallel episodes, one per slot, and keeps the acting state of each slot."""
 
-    actor: StatelessActor[Any]
+    def __init__(self, actor: BaseActor[Any], n_slots: int) -> None:
+        self._actor, self._state = actor, actor.initial_state(n_slots)
 
     def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        return self.actor.act(rows, generator)
+        """Return an action per slot for encoded observations `[B, obs_dim]`; call it in `inference_mode`."""
+        actions, self._state = self._actor.step(rows, self._state, generator)
+        return actions
 
     def observe_rewards(self, rewards: Sequence[float]) -> None:
-        pass
+        """Receive the rewards `[B]` of the last actions.
+
+        Called after the step and before the next `reset_slot`, `select_slots` or `act`.
+        """
+        self._state = self._actor.observe_rewards(self._state, rewards)
 
     def reset_slot(self, slot: int) -> None:
-        pass
+        """Begin a new episode in a slot."""
+        for name, rows in self._actor.initial_state(1).items():
+            self._state[name][slot] = rows[0]
 
     def select_slots(self, slots: Sequence[int]) -> None:
-        pass
+        """Keep only these slots, renumbered from 0 in this order."""
+        indices = list(slots)
+        self._state = {name: rows[indices] for name, rows in self._state.items()}

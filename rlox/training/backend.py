@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlox.configs import ALGO_CONFIGS, AlgorithmConfig, RunConfig
-from rlox.configs.params import default_of
+from rlox.configs.params import default_of, display_name
 from rlox.envs.actions import ActionCodec
 from rlox.envs.make import uses_native
 from rlox.envs.spaces import ObservationCodec
@@ -294,7 +294,8 @@ def unsupported_fields(config: AlgorithmConfig) -> str:
     for field in fields(config):
         value = getattr(config, field.name)
         if field.name not in config.native_fields and value != default_of(field):
-            return f"the native engine does not implement algo.{field.name} (it is {value})"
+            value_text = display_name(value) if field.metadata.get("code") else value
+            return f"the native engine does not implement algo.{field.name} (it is {value_text})"
     return ""
 
 

@@ -1,8 +1,7 @@
-"""An actor with a recurrent policy, and its player for parallel episodes."""
+"""An actor with a recurrent policy."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,36 +11,29 @@ from numpy.typing import NDArray
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.masked_arrays import is_masked
 from rlox.policies.recurrent import RecurrentActorCritic
-from rlox.training.actor import BaseActor, Player
+from rlox.training.actor import ActingState, BaseActor
 
 __all__ = ["RecurrentActor"]
 
 State = NDArray[np.float32]  # [B, actor_state_size]
+MEMORY = "memory"  # the name of the recurrent state
 
 
 class RecurrentActor(BaseActor[RecurrentActorCritic]):
     """An actor whose actions depend on a recurrent state of the episode so far."""
 
-    def act(
-        self, rows: NDArray[Any], state: State, generator: torch.Generator | None = None
-    ) -> tuple[Any, State]:
-        """Return actions for encoded observations `[B, obs_dim]`, and the next states.
-
-        Call it in `inference_mode`. It takes the best actions, or samples if there is a generator. The inputs
-        are not changed.
-        """
-        policy = self.policy
-        outputs, next_state = policy.act(self.policy_input(rows), torch.from_numpy(state).to(self.device))
+    def step(
+        self, rows: NDArray[Any], state: ActingState, generator: torch.Generator | None = None
+    ) -> tuple[Any, ActingState]:
+        """Return actions and the recurrent state after them; the inputs are not changed."""
+        policy, before = self.policy, torch.from_numpy(state[MEMORY]).to(self.device)
+        outputs, after = policy.act(self.policy_input(rows), before)
         actions = policy.head.mode(outputs) if generator is None else policy.head.sample(outputs, generator)
-        return self.to_env_actions(actions), next_state.cpu().numpy()
+        return self.to_env_actions(actions), {MEMORY: after.cpu().numpy()}
 
-    def initial_state(self, n_slots: int) -> State:
-        """Return the states at the start of episodes."""
-        return np.zeros((n_slots, self.policy.actor_state_size), np.float32)
-
-    def make_player(self, n_slots: int) -> Player:
-        """Make a player for `n_slots` parallel episodes."""
-        return _RecurrentPlayer(self, n_slots)
+    def initial_state(self, n_slots: int) -> ActingState:
+        """Return the recurrent state at the start of episodes, zeros `[n_slots, actor_state_size]`."""
+        return {MEMORY: np.zeros((n_slots, self.policy.actor_state_size), np.float32)}
 
     def predict(
         self,
@@ -58,12 +50,12 @@ class RecurrentActor(BaseActor[RecurrentActorCritic]):
         rows, is_single = self.encode_obs(obs)
         input_state = self._input_state(state, episode_start, len(rows))
         with self.inference_mode():
-            actions, next_state = self.act(rows, input_state, generator)
-        return self.to_output(actions, is_single), next_state
+            actions, next_state = self.step(rows, {MEMORY: input_state}, generator)
+        return self.to_output(actions, is_single), next_state[MEMORY]
 
     def _input_state(self, state: Any, episode_start: Any, count: int) -> State:
         """Return a copy of the states for `count` observations, with zeros where an episode begins."""
-        initial_state = self.initial_state(count)
+        initial_state: State = self.initial_state(count)[MEMORY]
         starts = _start_mask(episode_start, count)
         if state is None:
             return initial_state
@@ -96,24 +88,3 @@ def _start_mask(episode_start: Any, count: int) -> NDArray[np.bool_]:
     if not np.isin(array, (0, 1)).all():
         raise ConfigError(f"episode_start={episode_start!r}: expected True or False, or 1 or 0, for each row")
     return np.broadcast_to(array.astype(np.bool_), count)
-
-
-class _RecurrentPlayer:
-    """Keeps the recurrent state of each slot."""
-
-    def __init__(self, actor: RecurrentActor, n_slots: int) -> None:
-        self._actor = actor
-        self._state = actor.initial_state(n_slots)
-
-    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        actions, self._state = self._actor.act(rows, self._state, generator)
-        return actions
-
-    def observe_rewards(self, rewards: Sequence[float]) -> None:
-        pass
-
-    def reset_slot(self, slot: int) -> None:
-        self._state[slot] = 0.0
-
-    def select_slots(self, slots: Sequence[int]) -> None:
-        self._state = self._state[list(slots)]

@@ -1,9 +1,9 @@
-"""An actor that is conditioned on a target return, and its player for parallel episodes."""
+"""An actor that is conditioned on a target return."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rlox.errors import ConfigError
 from rlox.policies.decision_transformer import DecisionTransformerPolicy
-from rlox.training.actor import BaseActor, Player
+from rlox.training.actor import ActingState, BaseActor
 
 __all__ = ["ReturnConditionedActor", "TargetReturn", "parse_target_return"]
 
@@ -67,9 +67,46 @@ class ReturnConditionedActor(BaseActor[DecisionTransformerPolicy]):
     context: int = 20
     scale: float = 1e-3
 
-    def make_player(self, n_slots: int) -> Player:
-        """Make a player for `n_slots` parallel episodes."""
-        return _ReturnConditionedPlayer(self, n_slots)
+    def initial_state(self, n_slots: int) -> ActingState:
+        """Return the target return and no steps for each slot.
+
+        The columns `returns` (to go), `obs`, `timesteps` and `actions` have the last `context` steps.
+        """
+        policy, length = self.policy, self.context
+        action_shape = () if policy.is_discrete else (policy.n_outputs,)
+        action_dtype = np.int64 if policy.is_discrete else np.float32
+        return {
+            "return_to_go": np.full(n_slots, self.target_return.value, np.float64),
+            "n_steps": np.zeros(n_slots, np.int64),  # of the episode so far, without the current one
+            "returns": np.zeros((n_slots, length), np.float32),
+            "obs": np.zeros((n_slots, length, self.observations.input_dim), np.float32),
+            "timesteps": np.zeros((n_slots, length), np.int64),
+            "actions": np.zeros((n_slots, length, *action_shape), action_dtype),
+        }
+
+    def step(
+        self, rows: NDArray[Any], state: ActingState, generator: torch.Generator | None = None
+    ) -> tuple[Any, ActingState]:
+        """Return actions, and the state with this step."""
+        slots, last_position, n_steps = np.arange(len(rows)), self.context - 1, state["n_steps"]
+        position = np.minimum(n_steps, last_position)
+        is_full = n_steps > last_position
+        columns = [state[name] for name in ("returns", "obs", "actions", "timesteps")]
+        for column in columns:
+            column[is_full, :-1] = column[is_full, 1:]
+        state["returns"][slots, position] = state["return_to_go"] * self.scale
+        state["obs"][slots, position] = self.normalize(rows)
+        state["timesteps"][slots, position] = n_steps
+        state["actions"][slots, position] = 0  # placeholder: the model does not see the current action
+        outputs = self.policy(*(torch.from_numpy(column).to(self.device) for column in columns))
+        index = torch.from_numpy(position).to(self.device)[:, None, None].expand(-1, 1, outputs.shape[-1])
+        actions = self.policy.select_actions(outputs.gather(1, index).squeeze(1), generator)
+        state["actions"][slots, position] = actions.cpu().numpy()
+        return self.to_env_actions(actions), {**state, "n_steps": n_steps + 1}
+
+    def observe_rewards(self, state: ActingState, rewards: Sequence[float]) -> ActingState:
+        """Return the state with the rewards subtracted from the returns to go."""
+        return {**state, "return_to_go": state["return_to_go"] - np.asarray(rewards, np.float64)}
 
     def predict(
         self,
@@ -80,55 +117,7 @@ class ReturnConditionedActor(BaseActor[DecisionTransformerPolicy]):
     ) -> Any:
         """Return the action for one raw observation or a batch, each the first of an episode."""
         rows, is_single = self.encode_obs(obs, action_masks)
-        player = _ReturnConditionedPlayer(self, len(rows), target_return)
+        actor = self if target_return is None else replace(self, target_return=TargetReturn(target_return))
         with self.inference_mode():
-            actions = player.act(rows, generator)
+            actions, _ = actor.step(rows, actor.initial_state(len(rows)), generator)
         return self.to_output(actions, is_single)
-
-
-class _ReturnConditionedPlayer:
-    """Keeps the last steps of each slot: returns to go, observations and actions."""
-
-    def __init__(
-        self, actor: ReturnConditionedActor, n_slots: int, target_return: float | None = None
-    ) -> None:
-        self._actor, length = actor, actor.context
-        self._target_return = actor.target_return.value if target_return is None else float(target_return)
-        policy, obs_size = actor.policy, actor.observations.input_dim
-        self._return_to_go = np.full(n_slots, self._target_return, np.float64)
-        self._n_steps = np.zeros(n_slots, np.int64)  # steps of the episode so far, without the current one
-        self._returns = np.zeros((n_slots, length), np.float32)
-        self._obs = np.zeros((n_slots, length, obs_size), np.float32)
-        self._timesteps = np.zeros((n_slots, length), np.int64)
-        shape = () if policy.is_discrete else (policy.n_outputs,)
-        dtype = np.int64 if policy.is_discrete else np.float32
-        self._actions = np.zeros((n_slots, length, *shape), dtype)
-
-    def act(self, rows: NDArray[Any], generator: torch.Generator | None = None) -> Any:
-        actor, slots, last_position = self._actor, np.arange(len(rows)), self._actor.context - 1
-        position = np.minimum(self._n_steps, last_position)
-        is_full = self._n_steps > last_position
-        for column in (self._returns, self._obs, self._timesteps, self._actions):
-            column[is_full, :-1] = column[is_full, 1:]
-        self._returns[slots, position] = self._return_to_go * actor.scale
-        self._obs[slots, position] = actor.normalize(rows)
-        self._timesteps[slots, position] = self._n_steps
-        self._actions[slots, position] = 0  # placeholder: the model does not see the current action
-        inputs = (self._returns, self._obs, self._actions, self._timesteps)
-        outputs = actor.policy(*(torch.from_numpy(column).to(actor.device) for column in inputs))
-        index = torch.from_numpy(position).to(actor.device)[:, None, None].expand(-1, 1, outputs.shape[-1])
-        actions = actor.policy.select_actions(outputs.gather(1, index).squeeze(1), generator)
-        self._actions[slots, position] = actions.cpu().numpy()
-        self._n_steps += 1
-        return actor.to_env_actions(actions)
-
-    def observe_rewards(self, rewards: Sequence[float]) -> None:
-        self._return_to_go -= np.asarray(rewards, np.float64)
-
-    def reset_slot(self, slot: int) -> None:
-        self._return_to_go[slot], self._n_steps[slot] = self._target_return, 0
-
-    def select_slots(self, slots: Sequence[int]) -> None:
-        indices = list(slots)
-        for name in ("_return_to_go", "_n_steps", "_returns", "_obs", "_timesteps", "_actions"):
-            setattr(self, name, getattr(self, name)[indices])

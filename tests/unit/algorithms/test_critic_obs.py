@@ -121,17 +121,10 @@ def test_the_critic_sees_the_part_and_the_actor_does_not(name: str) -> None:
     actor = algorithm.components.actor
     generators = [torch.Generator().manual_seed(1) for _ in range(2)]
     with actor.inference_mode():
-        if isinstance(algorithm, RecurrentPPO):
-            state = actor.initial_state(4)
-            one, other = (
-                actor.act(rows.numpy(), state, generator)[0]
-                for rows, generator in zip((low, high), generators, strict=True)
-            )
-        else:
-            one, other = (
-                actor.act(rows.numpy(), generator)
-                for rows, generator in zip((low, high), generators, strict=True)
-            )
+        one, other = (
+            actor.step(rows.numpy(), actor.initial_state(4), generator)[0]
+            for rows, generator in zip((low, high), generators, strict=True)
+        )
     assert np.array_equal(one, other)
     evaluation = algorithm.evaluate(8)
     assert len(evaluation.returns) == 8

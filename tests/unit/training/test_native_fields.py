@@ -66,10 +66,14 @@ def test_nine_algorithms_have_an_engine() -> None:
     assert {"ppo", "a2c", "dqn", "sac", "td3", "ddpg", "bc", "iql", "td3_bc"} <= set(WITH_ENGINE)
 
 
+# Rust cannot run the networks of a user.
+NOT_NATIVE = {"dqn": {"policy"}, "sac": {"policy"}}
+
+
 @pytest.mark.parametrize("name", WITH_ENGINE)
 def test_each_field_of_a_built_in_algorithm_is_known_to_its_engine(name: str) -> None:
     algo = config_of(name).algo
-    assert {f.name for f in fields(algo)} == algo.native_fields
+    assert {f.name for f in fields(algo)} == algo.native_fields | NOT_NATIVE.get(name, set())
     assert unsupported_fields(algo) == ""
 
 
