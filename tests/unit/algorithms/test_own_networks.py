@@ -171,7 +171,7 @@ class Narrow(QNet):
         (lambda: build("dqn", noisy=True), "noisy=true and algo.policy"),
         (
             lambda: build("dqn", backend="native"),
-            "does not implement algo.policy .it is QNet",
+            "does not implement algo.policy .it is <QNet>",
         ),
         (lambda: build("sac", policy=QNet), "expected actor and critic|no attribute 'n'"),
         (lambda: build("sac", policy=OneCritic), r"gave \[1, 2\] .* expected \[2, 2\].*n_critics=2"),
