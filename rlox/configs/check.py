@@ -96,7 +96,7 @@ def require_buffer(algo: str, buffer: str) -> None:
     is_plugin = buffer not in BUFFER_CONFIGS.builtin_names
     takes_plugin = is_plugin and "uniform" in buffers and issubclass(BUFFER_CONFIGS[buffer], ReplayConfig)
     if buffer not in buffers and not takes_plugin:
-        raise ConfigError(f"buffer={buffer}: {algo} learns from {' or '.join(buffers)}")
+        raise ConfigError(f"buffer={buffer}: {algo} learns from {' or '.join(buffers)}; leave buffer out")
 
 
 def check_integer(cls: type[Any], field: str, value: Any, label: str) -> int:

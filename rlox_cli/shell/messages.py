@@ -101,7 +101,9 @@ def _by_last_part(last: str, known: Iterable[str]) -> list[str]:
 def unknown_key(key: str, names: Iterable[str], owners: Sequence[str] = ()) -> ConfigError:
     """Return the error for a key that nothing has, or that only `owners` have: options not chosen."""
     if owners:
-        return ConfigError(f"unknown key '{key}': it belongs to {' and '.join(owners)}")
+        return ConfigError(
+            f"unknown key '{key}': it belongs to {', '.join(owners)}; leave it out, or choose one of these"
+        )
     return ConfigError(f"unknown key '{key}'{nearest_keys(key, names)}")
 
 

@@ -125,7 +125,7 @@ def test_rainbow_brings_its_exponent_and_takes_no_other_buffer(cli: Cli, tmp_pat
     refused = cli("train", "algo=rainbow", "buffer=uniform")
     assert (refused.code, refused.err) == (
         2,
-        "rlox train: buffer=uniform: rainbow learns from prioritized\n",
+        "rlox train: buffer=uniform: rainbow learns from prioritized; leave buffer out\n",
     )
 
 
