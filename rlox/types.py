@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,13 @@ from rlox.errors import ShapeError
 
 if TYPE_CHECKING:  # so that a run with the native engine does not import torch
     import torch
+    import typing_extensions
     from torch import Tensor
+
+    # The arrays of a batch: tensors, or NumPy arrays for a learner in Rust (`Rollout[NDArray[Any]]`).
+    ArrayT = typing_extensions.TypeVar("ArrayT", default=Tensor)
+else:
+    ArrayT = TypeVar("ArrayT")
 
 __all__ = [
     "NO_UPDATE",
@@ -34,7 +40,7 @@ __all__ = [
     "update_label",
 ]
 
-B = TypeVar("B", "Transitions", "Rollout")
+B = TypeVar("B", "Transitions[Tensor]", "Rollout[Tensor]")
 
 # The unit of a run's total, of its intervals and of its checkpoints.
 Unit = Literal["env_steps", "updates", "samples"]
@@ -158,44 +164,45 @@ class Minibatch(NamedTuple):
     extras: Mapping[str, Tensor]  # by name; empty unless the rollout has some
 
 
-class FinalObs(NamedTuple):
+class FinalObs(NamedTuple, Generic[ArrayT]):
     """Last observations of the episodes that ended in a rollout: a sparse table `(t, n) -> obs`.
 
     They are sorted by step, then by environment. Observations are as the policy sees them.
     """
 
-    steps: Tensor  # [K] int64, t in 0..T-1: the step that ended the episode
-    envs: Tensor  # [K] int64, n in 0..N-1
-    obs: Tensor  # [K, obs_dim] float32
+    steps: ArrayT  # [K] int64, t in 0..T-1: the step that ended the episode
+    envs: ArrayT  # [K] int64, n in 0..N-1
+    obs: ArrayT  # [K, obs_dim] float32
 
 
 @dataclass(frozen=True, slots=True)
-class Transitions:
+class Transitions(Generic[ArrayT]):
     """`n` batches of `B` stored transitions, learned from one after the other.
 
     On the CPU the tensors share the source's memory and are valid until its next batch. A learner in Rust
-    gets NumPy arrays instead.
+    gets NumPy arrays instead, `Transitions[NDArray[Any]]`.
     """
 
-    obs: Tensor  # [n, B, obs_dim] float32
-    actions: Tensor  # [n, B] int64, or rows [n, B, act_dim]: docs/actions.md
-    rewards: Tensor  # [n, B]; the discounted sum of an n-step window
-    next_obs: Tensor  # [n, B, obs_dim]: the observation after the step (the window), never after a reset
-    discounts: Tensor  # [n, B]: gamma^m of a window of m steps; 0 if it ended in termination
+    obs: ArrayT  # [n, B, obs_dim] float32
+    actions: ArrayT  # [n, B] int64, or rows [n, B, act_dim]: docs/actions.md
+    rewards: ArrayT  # [n, B]; the discounted sum of an n-step window
+    next_obs: ArrayT  # [n, B, obs_dim]: the observation after the step (the window), never after a reset
+    discounts: ArrayT  # [n, B]: gamma^m of a window of m steps; 0 if it ended in termination
     indices: NDArray[np.uint64]  # [n, B]: rows of the source, for `Update.indices`
-    weights: Tensor | None = None  # [n, B]: importance weights of a prioritized buffer
+    weights: ArrayT | None = None  # [n, B]: importance weights of a prioritized buffer
     env_steps: int = 0  # the run's step count when the batches were drawn
 
     def __len__(self) -> int:
-        return len(self.obs)
+        obs: Any = self.obs
+        return len(obs)
 
-    def to(self, device: torch.device | str) -> Transitions:
+    def to(self: Transitions[Tensor], device: torch.device | str) -> Transitions[Tensor]:
         """Return the batches on another device (the same object if they are there already)."""
         return _to_device(self, device)
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class Rollout(Generic[ArrayT]):
     """`n_steps` of `n_envs` environments, flat `[T*N, ...]` in time-major order (row t*N + n).
 
     On the CPU the tensors are views of the collector's arena and are valid until the next rollout.
@@ -218,24 +225,24 @@ class Rollout:
     rows that begin an episode, where the state is zero.
     """
 
-    obs: Tensor  # [T*N, obs_dim] float32
-    actions: Tensor  # [T*N] int64, or rows [T*N, act_dim]: docs/actions.md
-    log_probs: Tensor  # [T*N], of the policy that acted
-    values: Tensor  # [T*N]
-    rewards: Tensor  # [T*N]
-    terminated: Tensor  # [T*N] bool: ended by the environment, no bootstrap
-    truncated: Tensor  # [T*N] bool: cut off, bootstrapped from the final observation
-    next_values: Tensor  # [T*N], V after the step: 0 if terminated, of final_obs if truncated
-    advantages: Tensor  # [T*N]
-    returns: Tensor  # [T*N] = advantages + values
-    last_obs: Tensor  # [N, obs_dim] float32, the first observations of the next rollout
-    last_values: Tensor  # [N]
+    obs: ArrayT  # [T*N, obs_dim] float32
+    actions: ArrayT  # [T*N] int64, or rows [T*N, act_dim]: docs/actions.md
+    log_probs: ArrayT  # [T*N], of the policy that acted
+    values: ArrayT  # [T*N]
+    rewards: ArrayT  # [T*N]
+    terminated: ArrayT  # [T*N] bool: ended by the environment, no bootstrap
+    truncated: ArrayT  # [T*N] bool: cut off, bootstrapped from the final observation
+    next_values: ArrayT  # [T*N], V after the step: 0 if terminated, of final_obs if truncated
+    advantages: ArrayT  # [T*N]
+    returns: ArrayT  # [T*N] = advantages + values
+    last_obs: ArrayT  # [N, obs_dim] float32, the first observations of the next rollout
+    last_values: ArrayT  # [N]
     n_envs: int
     index: int = 0  # counts the collector's rollouts; part of the shuffle's key
-    final_obs: FinalObs | None = None
-    valid: Tensor | None = None  # [T*N] bool; None: every row
-    extras: Mapping[str, Tensor] = field(default_factory=dict)  # each [T*N, ...]
-    first_state: Tensor | None = None  # [N, state_size] float32; None: the policy is not recurrent
+    final_obs: FinalObs[ArrayT] | None = None
+    valid: ArrayT | None = None  # [T*N] bool; None: every row
+    extras: Mapping[str, ArrayT] = field(default_factory=dict)  # each [T*N, ...]
+    first_state: ArrayT | None = None  # [N, state_size] float32; None: the policy is not recurrent
 
     @property
     def n_steps(self) -> int:
@@ -243,11 +250,13 @@ class Rollout:
         return len(self) // self.n_envs
 
     @property
-    def dones(self) -> Tensor:
+    def dones(self) -> ArrayT:
         """`terminated | truncated`, `[T*N]`."""
-        return self.terminated | self.truncated
+        ends: Any = self.terminated
+        dones: ArrayT = ends | self.truncated
+        return dones
 
-    def next_obs(self) -> Tensor:
+    def next_obs(self: Rollout[Tensor]) -> Tensor:
         """Return the observation after each step, never after a reset, `[T*N, obs_dim]` in new memory."""
         import torch
 
@@ -258,18 +267,19 @@ class Rollout:
         return after
 
     def __len__(self) -> int:
-        return len(self.obs)
+        obs: Any = self.obs
+        return len(obs)
 
-    def to(self, device: torch.device | str) -> Rollout:
+    def to(self: Rollout[Tensor], device: torch.device | str) -> Rollout[Tensor]:
         """Return the rollout on another device (the same object if it is there already)."""
         return _to_device(self, device)
 
-    def rows(self) -> Minibatch:
+    def rows(self: Rollout[Tensor]) -> Minibatch:
         """Return all valid rows in order; without a copy if every row is valid."""
         return self._rows(self._valid_rows())
 
     def sample_minibatches(
-        self, batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
+        self: Rollout[Tensor], batch_size: int, shuffle: bool = True, generator: torch.Generator | None = None
     ) -> Iterator[Minibatch]:
         """Yield disjoint minibatches that cover every valid row once; the last one may be smaller.
 
@@ -280,7 +290,7 @@ class Rollout:
         order = self.shuffled_indices(generator) if shuffle else self._valid_rows()
         yield from self.minibatches(order, batch_size)
 
-    def minibatches(self, order: Tensor | None, batch_size: int) -> Iterator[Minibatch]:
+    def minibatches(self: Rollout[Tensor], order: Tensor | None, batch_size: int) -> Iterator[Minibatch]:
         """Yield the rows `order`, int64 indices on the rollout's device, in minibatches; `None`: all rows."""
         import torch
 
@@ -292,19 +302,19 @@ class Rollout:
             extras = dict(zip(names, chunks[n_fixed:], strict=True))
             yield Minibatch._make((*chunks[:n_fixed], extras))
 
-    def shuffled_indices(self, generator: torch.Generator | None = None) -> Tensor:
+    def shuffled_indices(self: Rollout[Tensor], generator: torch.Generator | None = None) -> Tensor:
         """Return the indices of the valid rows, shuffled by `generator`."""
         import torch
 
         return self.ordered_indices(lambda count: torch.randperm(count, generator=generator))
 
-    def ordered_indices(self, order: Callable[[int], Tensor]) -> Tensor:
+    def ordered_indices(self: Rollout[Tensor], order: Callable[[int], Tensor]) -> Tensor:
         """Return the indices of the valid rows, int64, permuted by `order(number of valid rows)`."""
         rows = self._valid_rows()
         permutation = to_device(order(len(self) if rows is None else len(rows)), self.obs.device)
         return permutation if rows is None else rows[permutation]
 
-    def _valid_rows(self) -> Tensor | None:
+    def _valid_rows(self: Rollout[Tensor]) -> Tensor | None:
         """Return the indices of the valid rows; `None` if all are valid."""
         if self.valid is None:
             return None
@@ -316,7 +326,7 @@ class Rollout:
             )
         return index
 
-    def _rows(self, order: Tensor | None) -> Minibatch:
+    def _rows(self: Rollout[Tensor], order: Tensor | None) -> Minibatch:
         columns = [getattr(self, name) for name in Minibatch._fields[:-1]]
         if order is None:
             return Minibatch._make((*columns, self.extras))
@@ -347,13 +357,13 @@ def _field_to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-def update_label(batch: Transitions, clock: Clock) -> str:
+def update_label(batch: Transitions[Any], clock: Clock) -> str:
     """Name an update for messages."""
     return f"update {clock.updates} (env_steps {batch.env_steps})"
 
 
 def build_update(
-    batch: Transitions, metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
+    batch: Transitions[Any], metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
 ) -> Update:
     """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows."""
     samples = math.prod(batch.rewards.shape)

@@ -42,13 +42,13 @@ class NativeCollector(RolloutCollector):
             return super().collect_in_arena(policy, n_steps)
         return self._collect_rollout(policy, n_steps, as_tensors=True)
 
-    def collect_arrays(self, policy: NativePolicy, n_steps: int) -> Rollout:
+    def collect_arrays(self, policy: NativePolicy, n_steps: int) -> Rollout[NDArray[Any]]:
         """Like `collect`, with NumPy arrays instead of tensors, for a learner in Rust."""
         rollout = self._collect_rollout(policy, n_steps, as_tensors=False)
         gae(rollout, self.gamma, self.gae_lambda)
         return rollout
 
-    def _collect_rollout(self, policy: NativePolicy, n_steps: int, as_tensors: bool) -> Rollout:
+    def _collect_rollout(self, policy: NativePolicy, n_steps: int, as_tensors: bool) -> Rollout[Any]:
         policy.check()
         arena = self._arena_for(n_steps)
         self._start(arena)

@@ -175,7 +175,7 @@ def _action_kinds() -> dict[type[Any], str]:
     }
 
 
-def split_masks(rows: Minibatch | Rollout) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def split_masks(rows: Minibatch | Rollout[Any]) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """Return the observations `[rows, obs_dim]` without masks, and the action masks, or None."""
     mask = rows.extras.get("action_mask")
     if mask is None:

@@ -49,14 +49,14 @@ class FusedSource(RolloutSource):
         """Whether the last `next` was interrupted while learning."""
         return self.collector.is_mid_update
 
-    def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Rollout[Any] | FusedUpdate | None, Progress]:
         """Collect the next rollout, and learn from it in the same call if that is possible."""
         learn = partial(self.learner.fused_update, clock)
         self._take_count(clock)
         fused_update = self.collector.fused_collect(self.learner.native, self.n_steps, learn)
         return super().next(clock) if fused_update is None else (fused_update, self.collector.progress)
 
-    def _collect(self) -> Rollout:
+    def _collect(self) -> Rollout[Any]:
         return self.collector.collect_arrays(self.learner.native, self.n_steps)
 
 
@@ -73,7 +73,7 @@ class FusedReplayLearner(Protocol):
 
     native: NativeQPolicy | NativeSquashedPolicy | NativeDeterministicPolicy
 
-    def iterate(self, iteration: ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+    def iterate(self, iteration: ReplayIteration, batch: Transitions[Array], clock: Clock) -> Update:
         """Make the steps of `iteration`, draw `batch` into its arrays and learn from it."""
 
 
@@ -92,7 +92,7 @@ class NativeReplaySource(ReplaySource):
         super().__init__(*arguments)
         self.learner = learner
 
-    def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Transitions[Any] | FusedUpdate | None, Progress]:
         """Collect, and learn from the first due batches in the same call if that is possible."""
         self.is_mid_update = False
         n_steps, core = self._steps_ahead(clock), self._native_core()
@@ -112,7 +112,7 @@ class NativeReplaySource(ReplaySource):
         core: VecEnv,
         n_steps: int,
         n_due: int,
-        sample: tuple[dict[str, Any], Transitions],
+        sample: tuple[dict[str, Any], Transitions[Array]],
     ) -> FusedUpdate:
         """Make the fused call; if it fails while learning, the collected steps stay stored."""
         self._prepare_steps(n_steps)

@@ -136,7 +136,7 @@ class Arena:
         rows = column[: self.shape[0]]
         return rows.reshape(-1, *rows.shape[2:])
 
-    def rollout(self, final_obs: FinalObsTable | None, index: int, as_tensors: bool = True) -> Rollout:
+    def rollout(self, final_obs: FinalObsTable | None, index: int, as_tensors: bool = True) -> Rollout[Any]:
         """Return rollout number `index` with views of all columns, as torch tensors or NumPy arrays."""
         n_steps, n_envs = self.shape
         convert: Callable[[NDArray[Any]], Any] = _tensor if as_tensors else lambda column: column

@@ -120,7 +120,7 @@ class ReplaySource:
         """Fill the buffer with the policy's own steps, because the policy comes from another run."""
         self._random_until = 0
 
-    def next(self, clock: Clock) -> tuple[Transitions | FusedUpdate | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Transitions[Any] | FusedUpdate | None, Progress]:
         """Collect until batches are due or the tick is long enough; return the due batches, or None."""
         if not self._pending_batches:
             self._collect(clock)
@@ -324,7 +324,7 @@ class ReplaySource:
         self.obs_normalizer.apply(rows)
         return rows
 
-    def _normalize(self, batch: Transitions) -> None:
+    def _normalize(self, batch: Transitions[Any]) -> None:
         """Normalise sampled rows in place with the current statistics."""
         if self.obs_normalizer:
             for column in (batch.obs, batch.next_obs):

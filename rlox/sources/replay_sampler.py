@@ -203,7 +203,7 @@ class ReplaySampler:
         """Set what depends on the finished fraction `elapsed` of the run, such as beta."""
         self._sampling.set_elapsed(self.buffer, elapsed)
 
-    def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions] | None:
+    def output_arrays(self, count: int, env_steps: int) -> tuple[dict[str, Any], Transitions[Any]] | None:
         """Return the arrays that `count` batches were drawn into, and the batches that view them.
 
         `None` until one call of `sample` has drawn `count` batches, if drawn arrays are converted (stacked
@@ -215,7 +215,7 @@ class ReplaySampler:
             return None
         return out[0], Transitions(**out[2], indices=out[0]["indices"], env_steps=env_steps)
 
-    def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions:
+    def sample(self, count: int, elapsed: float, env_steps: int) -> Transitions[Any]:
         """Draw `count` batches; `elapsed` is the finished fraction of the run."""
         self.set_beta(elapsed)
         if self.hindsight is not None:

@@ -30,7 +30,7 @@ class RolloutSource:
         """The resume grade of the environments."""
         return self.collector.env.resume_grade
 
-    def next(self, clock: Clock) -> tuple[Rollout | FusedUpdate | None, Progress]:
+    def next(self, clock: Clock) -> tuple[Rollout[Any] | FusedUpdate | None, Progress]:
         """Collect the next rollout; `None` if it has no valid row to learn from."""
         self._take_count(clock)
         rollout = self._collect()
@@ -41,7 +41,7 @@ class RolloutSource:
         """Let the collector count from the clock, which does not count the steps of an unlearned rollout."""
         self.collector.env_steps = clock.env_steps
 
-    def _collect(self) -> Rollout:
+    def _collect(self) -> Rollout[Any]:
         return self.collector.collect(self.policy, self.n_steps)
 
     def feedback(self, update: Update) -> None:

@@ -15,16 +15,15 @@ from rlox.envs.make import EnvLike
 from rlox.errors import ConfigError
 from rlox.parameters.lazy_torch import ActingPolicy
 from rlox.sources.collector import Collector
-from rlox.types import Rollout
+from rlox.types import ArrayT, Rollout
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     import torch
-    from torch import Tensor
 
 __all__ = ["RolloutCollector", "gae"]
 
 
-def gae(rollout: Rollout, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
+def gae(rollout: Rollout[ArrayT], gamma: float, lam: float) -> tuple[ArrayT, ArrayT]:
     """Compute generalised advantage estimates (Schulman et al. 2016) and returns, each `[T*N]`.
 
     A_t = delta_t + gamma lam A_{t+1} within an episode and delta_t at its end, with delta_t = r_t + gamma
@@ -35,7 +34,7 @@ def gae(rollout: Rollout, gamma: float, lam: float) -> tuple[Tensor, Tensor]:
     on the CPU, where its columns are read in place.
     """
 
-    def grid(column: Tensor) -> NDArray[Any]:
+    def grid(column: ArrayT) -> NDArray[Any]:
         return np.asarray(column).reshape(rollout.n_steps, rollout.n_envs)
 
     compute_gae_time_major(

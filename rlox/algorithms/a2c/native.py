@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlox._core import Iteration
 from rlox.algorithms.a2c.common import METRIC_NAMES, RMS_DECAY, A2CLearnerMixin
@@ -32,7 +33,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
         first_moment, *second_moment = (self.optimizer.moment(name) for name in self.optimizer.moment_names)
         self._vectors = native.vector, first_moment, second_moment[0] if second_moment else None
 
-    def update(self, batch: Rollout, clock: Clock) -> Update:
+    def update(self, batch: Rollout[NDArray[Any]], clock: Clock) -> Update:
         """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         ent_coef = self._apply_schedules(clock)
         valid, (obs, mask) = valid_rows(batch), split_masks(batch)

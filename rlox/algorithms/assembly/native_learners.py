@@ -58,12 +58,12 @@ class NativeLearner:
         self.optimizer.restore(state["optimizer"])
 
 
-def valid_rows(rollout: Rollout) -> slice | NDArray[np.int64]:
+def valid_rows(rollout: Rollout[A]) -> slice | NDArray[np.int64]:
     """Return the indices of the rows that are transitions, or a full slice if all are."""
     return slice(None) if rollout.valid is None else np.flatnonzero(np.asarray(rollout.valid))
 
 
-def rollout_explained_variance(rollout: Rollout) -> float:
+def rollout_explained_variance(rollout: Rollout[A]) -> float:
     """Return 1 - Var(R - V) / Var(R) over valid rows, computed as in Rust; 0 if R does not vary."""
     valid = valid_rows(rollout)
     return explained_variance(*(np.asarray(column)[valid] for column in (rollout.values, rollout.returns)))
@@ -87,11 +87,11 @@ class NativeReplayLearner(ABC):
     ) -> None:
         self._optimizers, self._targets, self._parts = optimizers, targets, parts
 
-    def update(self, batch: Transitions, clock: Clock) -> Update:
+    def update(self, batch: Transitions[Any], clock: Clock) -> Update:
         """Take one step for each batch, in one call of the engine."""
         return self._learn(self.native.engine, batch, clock)
 
-    def iterate(self, iteration: ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+    def iterate(self, iteration: ReplayIteration, batch: Transitions[Any], clock: Clock) -> Update:
         """Collect, draw `batch` and learn from it in one call; the result is that of `update` afterwards.
 
         `iteration` makes the steps and writes the drawn rows into the arrays of `batch`.
@@ -99,7 +99,9 @@ class NativeReplayLearner(ABC):
         return self._learn(iteration, batch, clock)
 
     @abstractmethod
-    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+    def _learn(
+        self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
+    ) -> Update:
         """Take one step for each batch with `engine`."""
 
     @property
@@ -130,7 +132,7 @@ class NativeReplayLearner(ABC):
 
 def learn_transitions(
     engine: OffPolicyEngine | ReplayIteration,
-    batch: Transitions,
+    batch: Transitions[Any],
     clock: Clock,
     optimizers: Mapping[str, NativeOptimizer],
     targets: Mapping[str, NativeTargetNetwork],
@@ -162,7 +164,7 @@ def learn_transitions(
     return results, errors
 
 
-def stacked_update_noise(seed: int, batch: Transitions, clock: Clock, draws: int = 1) -> A:
+def stacked_update_noise(seed: int, batch: Transitions[Any], clock: Clock, draws: int = 1) -> A:
     """Return standard normal noise for the actions of each batch: `[k, rows, size]`, with several draws
     `[k, draws, rows, size]`.
     """

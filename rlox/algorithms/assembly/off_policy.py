@@ -40,7 +40,7 @@ from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
-from rlox.types import Clock, Transitions, Update
+from rlox.types import Clock, Update
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
@@ -78,7 +78,7 @@ class OffPolicyComponents:
 
     policy: Policy | LazyTorchModule
     exploration: ExplorationPolicy
-    learner: Learner[Transitions]
+    learner: Learner[Any]
     actions: UnitCodec | None = None
 
 

@@ -64,7 +64,7 @@ class NativeLearnerFactory:
     """Makes a native learner instead of the torch learner, if `selector` chooses the native engine."""
 
     selector: BackendSelector
-    make_learner: Callable[[NativePolicy], Learner[Rollout]]
+    make_learner: Callable[[NativePolicy], Learner[Any]]
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _build_learner(
     build_policy: Callable[[], Any],
     context: BuildContext,
     native_factory: NativeLearnerFactory | None,
-) -> tuple[Learner[Rollout], ActingPolicy]:
+) -> tuple[Learner[Any], ActingPolicy]:
     """Build the learner and the policy that acts."""
     algo = cast(OnPolicyConfig, config.algo)
     has_user_policy = _has_user_policy(config, context)
@@ -268,7 +268,7 @@ def _build_native_policy(
 
 
 def _make_source(
-    collector: RolloutCollector, policy: ActingPolicy, learner: Learner[Rollout], n_steps: int
+    collector: RolloutCollector, policy: ActingPolicy, learner: Learner[Any], n_steps: int
 ) -> RolloutSource:
     """Make a fused source if collector and learner support it, else a source of rollouts."""
     if isinstance(learner, FusedLearner) and isinstance(collector, NativeCollector):

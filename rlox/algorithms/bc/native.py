@@ -30,7 +30,7 @@ class NativeBCLearner(NativeLearner):
         fit_name = "policy/accuracy" if native.is_discrete else "policy/error"
         self.metric_names = ("loss/policy", fit_name, "train/grad_norm")
 
-    def update(self, batch: Transitions, clock: Clock) -> Update:
+    def update(self, batch: Transitions[Any], clock: Clock) -> Update:
         """Take one gradient step for each batch."""
         config, optimizer = self.config, self.optimizer
         optimizer.lr = config.at("learning_rate", clock.remaining)

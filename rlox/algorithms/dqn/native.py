@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
@@ -36,7 +36,9 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         targets, saved = {"q": self.target_network}, {"adam": self.optimizer, "target": self.target_network}
         super().__init__({"q": self.optimizer}, targets, saved)
 
-    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+    def _learn(
+        self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
+    ) -> Update:
         """Take one step per batch; environment steps decide when the target network is updated."""
         self.native.check()
         self._apply_schedules(batch.env_steps, clock)

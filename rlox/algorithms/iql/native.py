@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
@@ -40,7 +40,9 @@ class NativeIQLLearner(IQLLearnerMixin, NativeReplayLearner):
         }
         super().__init__(optimizers, {"critic": self.target}, {**optimizers, "target": self.target})
 
-    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+    def _learn(
+        self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
+    ) -> Update:
         """Update value network, actor, critics and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()

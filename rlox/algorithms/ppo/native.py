@@ -47,7 +47,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         self.config, self.streams = config, streams
         self.loss: ScheduledLoss = LossCoefficients(config.initial("clip_eps"), config.initial("ent_coef"))
 
-    def update(self, batch: Rollout, clock: Clock) -> Update:
+    def update(self, batch: Rollout[NDArray[Any]], clock: Clock) -> Update:
         """Learn from one rollout; schedules are evaluated once, at the clock of the update's start."""
         self._apply_schedules(clock)
         valid = valid_rows(batch)
@@ -76,7 +76,9 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         metrics = self._metrics(explained_var, means, int(result["epochs"]))
         return Update(metrics, count=1, samples=int(result["samples"]))
 
-    def _learn(self, batch: Rollout, order: NDArray[np.int64], adam: AdamVectors) -> dict[str, float]:
+    def _learn(
+        self, batch: Rollout[NDArray[Any]], order: NDArray[np.int64], adam: AdamVectors
+    ) -> dict[str, float]:
         obs, mask = split_masks(batch)
         return self.native.engine.ppo(
             *adam,

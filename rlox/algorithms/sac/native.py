@@ -53,7 +53,9 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         saved = {**named, "target": self.target, "temperature": self.temperature}
         super().__init__({**named, **self.temperature.optimizers}, {"critic": self.target}, saved)
 
-    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+    def _learn(
+        self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
+    ) -> Update:
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
@@ -48,7 +48,9 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         saved_targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(optimizers, targets, {**optimizers, **saved_targets})
 
-    def _learn(self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions, clock: Clock) -> Update:
+    def _learn(
+        self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
+    ) -> Update:
         """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
         self.native.check()
