@@ -60,6 +60,7 @@ WRAPPER_NAMES = (
 )
 
 TEXT = "text"  # the id that stands for text, alone or before a task: text/copy
+INFO_PREFIX = "info."  # of parts of observations that come from the info
 KEYED, LEGACY = "keyed", "long"  # long: for runs from before env.seeding existed
 
 
@@ -192,6 +193,13 @@ class EnvConfig:
         "of rl-zoo3",
         choices=("relative", "sb3"),
     )
+
+    @property
+    def critic_infos(self) -> tuple[str, ...]:
+        """The keys of the info that `critic_obs` names."""
+        return tuple(
+            name.removeprefix(INFO_PREFIX) for name in self.critic_obs if name.startswith(INFO_PREFIX)
+        )
 
     @property
     def gymnasium_only(self) -> tuple[str, ...]:

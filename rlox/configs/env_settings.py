@@ -36,6 +36,10 @@ def _require_masks(run: RunConfig) -> None:
 
 def _require_critic_obs(run: RunConfig) -> None:
     """Raise `ConfigError` for `env.critic_obs` with an algorithm that has no actor and critic."""
+    if "" in run.env.critic_infos:
+        raise ConfigError(
+            f"env.critic_obs={list(run.env.critic_obs)}: info. names no entry of the info; expected info.NAME"
+        )
     if run.env.critic_obs and not run.algo.supports_critic_obs:
         raise ConfigError(
             f"env.critic_obs={list(run.env.critic_obs)}: {run.algo.name} has no critic that can see more "

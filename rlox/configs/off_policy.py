@@ -126,6 +126,11 @@ class OffPolicyConfig(AlgorithmConfig):
                 f"buffer.hindsight={buffer.hindsight} and env.action_mask={env.action_mask}: the allowed "
                 "actions for another goal are not known; leave one of them out"
             )
+        if isinstance(buffer, UniformConfig) and buffer.hindsight and env.critic_infos:
+            raise ConfigError(
+                f"buffer.hindsight={buffer.hindsight} and env.critic_obs={list(env.critic_obs)}: the info "
+                "for another goal is not known; leave one of them out"
+            )
         if self.prioritized is not None and self.prioritized != (buffer.name == "prioritized"):
             raise ConfigError(
                 f"algo.prioritized={str(self.prioritized).lower()} and buffer={buffer.name} contradict "

@@ -16,17 +16,16 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlox.configs import EnvConfig
+from rlox.configs.env import INFO_PREFIX
 from rlox.configs.name_suggestions import nearest
-from rlox.envs.masks import OBSERVATION, MaskedCodec
-from rlox.envs.parts_codec import PartsCodec
+from rlox.envs.masks import MaskedCodec
+from rlox.envs.parts_codec import OBSERVATION, PartsCodec
 from rlox.envs.spaces import NUMERIC_KINDS, ObservationCodec, format_space
 from rlox.errors import ConfigError, EnvError
 
-__all__ = ["INFO_PREFIX", "InfoParts", "info_parts_wrapper", "with_critic_parts"]
+__all__ = ["InfoParts", "info_parts_wrapper", "with_critic_parts"]
 
 Env = gym.Env[Any, Any]
-
-INFO_PREFIX = "info."  # of the names of parts that come from the info
 
 
 def with_critic_parts(codec: ObservationCodec, config: EnvConfig) -> ObservationCodec:
@@ -40,7 +39,9 @@ def with_critic_parts(codec: ObservationCodec, config: EnvConfig) -> Observation
     if isinstance(codec, MaskedCodec):
         return replace(codec, inner=with_critic_parts(codec.inner, config))
     label = f"env.critic_obs={list(config.critic_obs)}"
-    if not isinstance(codec, PartsCodec):
+    if len(set(config.critic_obs)) < len(config.critic_obs):
+        raise ConfigError(f"{label}: a part is named twice; name each once")
+    if not isinstance(codec, PartsCodec) or not isinstance(codec.space, spaces.Dict):
         raise ConfigError(
             f"{label}: {config.id} has observation space {format_space(codec.space)}, expected a Dict with "
             "the parts that only the critic sees; leave env.critic_obs out, or make a Dict with a wrapper "
@@ -57,14 +58,19 @@ def with_critic_parts(codec: ObservationCodec, config: EnvConfig) -> Observation
                 f"{label}: part '{name}' of {config.id} has an image, expected numbers; leave it out, or "
                 "give the critic the state as numbers"
             )
-    if not codec.codecs.keys() - set(config.critic_obs):
-        raise ConfigError(f"{label}: these are all parts of {config.id}, so the actor would see nothing")
-    return replace(codec, critic_parts=frozenset(config.critic_obs))
+    marked = replace(codec, critic_parts=frozenset(config.critic_obs))
+    if not marked.actor_numbers and not codec.images:
+        raise ConfigError(
+            f"{label}: no other part of {config.id} has numbers, so the actor would see nothing"
+        )
+    return marked
 
 
 def info_parts_wrapper(env: Env, config: EnvConfig) -> Env:
     """Add the entries of the info that `env.critic_obs` names to the observations."""
-    keys = [name.removeprefix(INFO_PREFIX) for name in config.critic_obs if name.startswith(INFO_PREFIX)]
+    space, keys = env.observation_space, config.critic_infos
+    if isinstance(space, spaces.Dict):  # parts of the environment itself may have such names
+        keys = tuple(key for key in keys if INFO_PREFIX + key not in space.spaces)
     return InfoParts(env, keys, config.id) if keys else env
 
 
@@ -117,6 +123,7 @@ class InfoParts(gym.Wrapper[Any, Any, Any, Any]):
                 keys = ", ".join(map(repr, info)) or "nothing"
                 raise EnvError(
                     f"env.critic_obs={part}: the info of {call} of {self._name} has {keys}, expected {key!r}"
+                    f"{nearest(key, list(info))}; name an entry that reset and every step give"
                 )
             entry = np.asarray(info[key])
             expected = shapes.get(part, entry.shape)

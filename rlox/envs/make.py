@@ -78,8 +78,8 @@ def uses_native(config: EnvConfig) -> bool:
         )
     if is_native and config.critic_obs:
         raise ConfigError(
-            f"env.critic_obs={list(config.critic_obs)}: {config.id} runs in Rust, where observations have no "
-            "parts; add them with a wrapper (env.wrappers), or leave env.critic_obs out"
+            f"env.critic_obs={list(config.critic_obs)}: {config.id} runs in Rust, without parts or infos; "
+            "add them with a wrapper (env.wrappers), or leave env.critic_obs out"
         )
     if config.precision != "f64" and not is_native:
         raise ConfigError(

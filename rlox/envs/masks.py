@@ -25,7 +25,7 @@ from rlox.configs import EnvConfig
 from rlox.envs.actions import ActionCodec
 from rlox.envs.base import to_flag
 from rlox.envs.mask_forms import MaskForm
-from rlox.envs.parts_codec import codec_of
+from rlox.envs.parts_codec import OBSERVATION, codec_of
 from rlox.envs.spaces import ObservationCodec, SpaceWithCodec, format_space
 from rlox.errors import ConfigError, EnvError, ShapeError, UnsupportedSpaceError
 
@@ -33,7 +33,7 @@ __all__ = ["MASK", "OBSERVATION", "MaskActions", "MaskReader", "MaskedCodec", "M
 
 Env = gym.Env[Any, Any]
 
-OBSERVATION, MASK = "observation", "action_mask"  # the keys of `MaskActions`' observations
+MASK = "action_mask"  # the key of the mask in `MaskActions`' observations
 
 
 def mask_wrapper(config: EnvConfig) -> Callable[[Env], Env]:

@@ -31,7 +31,9 @@ from rlox.envs.spaces import (
 )
 from rlox.errors import ShapeError, UnsupportedSpaceError
 
-__all__ = ["PartsCodec", "codec_of"]
+__all__ = ["OBSERVATION", "PartsCodec", "codec_of"]
+
+OBSERVATION = "observation"  # the part with an environment's own observation, where a wrapper adds parts
 
 # By class of space: how to make other observations than numbers and images usable for learning.
 REMEDIES = {
@@ -171,7 +173,7 @@ class PartsCodec(ObservationCodec):
     def write(self, observation: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """Write each part into its columns."""
         named_parts = self._named_parts(observation)
-        for name, codec in self._given(named_parts):
+        for name, codec in self._items_of(named_parts):
             try:
                 codec.write(named_parts[name], numbers[self.parts[name]], pixels[self.image_slices[name]])
             except (ValueError, TypeError, IndexError) as error:
@@ -180,7 +182,7 @@ class PartsCodec(ObservationCodec):
     def write_batch(self, observations: Any, numbers: NDArray[np.float32], pixels: NDArray[np.uint8]) -> None:
         """Write each part of a batch into its columns."""
         named_parts = self._named_parts(observations)
-        for name, codec in self._given(named_parts):
+        for name, codec in self._items_of(named_parts):
             numeric_slice, image_slice = self.parts[name], self.image_slices[name]
             codec.write_batch(named_parts[name], numbers[:, numeric_slice], pixels[:, image_slice])
 
@@ -189,7 +191,7 @@ class PartsCodec(ObservationCodec):
         if self._is_batch_list(observation):
             return False
         named_parts = self._named_parts(observation)
-        return all(codec.is_single(named_parts[name]) for name, codec in self._given(named_parts))
+        return all(codec.is_single(named_parts[name]) for name, codec in self._items_of(named_parts))
 
     def split(self, rows: RowsT) -> dict[str, RowsT]:
         """Split rows into parts by name."""
@@ -227,17 +229,19 @@ class PartsCodec(ObservationCodec):
             return isinstance(observations, Sequence)
         return isinstance(observations, list)
 
-    def _given(self, named_parts: Mapping[str, Any]) -> Iterator[tuple[str, ObservationCodec]]:
+    def _items_of(self, named_parts: Mapping[str, Any]) -> Iterator[tuple[str, ObservationCodec]]:
         """Yield name and codec of the given parts: all but perhaps some of `critic_parts`."""
         return ((name, codec) for name, codec in self.codecs.items() if name in named_parts)
 
     def _named_parts(self, observation: Any) -> Mapping[str, Any]:
         """Return the given parts by name; `TypeError` or `ValueError` if they are not those of the space.
 
-        Those of `critic_parts` may be missing.
+        Those of `critic_parts` may be missing. If `observation` is the only other part, it may come alone.
         """
         if isinstance(self.space, spaces.Dict):
             if not isinstance(observation, Mapping):
+                if self.critic_parts and self.codecs.keys() - self.critic_parts == {OBSERVATION}:
+                    return {OBSERVATION: observation}
                 raise TypeError(f"{type(observation).__name__} is no mapping of {list(self.codecs)}")
             names = self.codecs.keys()
             if observation.keys() != names and observation.keys() | self.critic_parts != names:

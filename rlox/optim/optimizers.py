@@ -8,7 +8,7 @@ network is updated by one interpolation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from itertools import chain
 from operator import is_
 from typing import Any, ClassVar, Generic, TypeVar
@@ -62,7 +62,7 @@ class FlatParameters:
         self._views = list(self.views(self.vector).values())
         self._fixed_memory: NDArray[np.float32] | None = None
         self._record_addresses()
-        self._module = module
+        self.module = module
         self._record_module()
         self.gradient = torch.zeros_like(self.vector) if is_learned else self.vector.new_empty(0)
         self._gradients = list(self.views(self.gradient).values()) if is_learned else []
@@ -144,12 +144,12 @@ class FlatParameters:
 
     def _record_module(self) -> None:
         """Record submodules, parameters and frozen parameters, which are compared before every step."""
-        modules = list(self._module.modules())
+        modules = list(self.module.modules())
         self._module_dicts: list[dict[str, Any]] = [m._modules for m in modules]
         self._module_dicts += [m._parameters for m in modules]
         self._module_entries = self._list_module_entries()
         held_ids = {id(p) for p in self.parameters}
-        self._other_parameters = [p for p in self._module.parameters() if id(p) not in held_ids]
+        self._other_parameters = [p for p in self.module.parameters() if id(p) not in held_ids]
 
     def _list_module_entries(self) -> list[Any]:
         return list(chain.from_iterable(map(dict.values, self._module_dicts)))
@@ -160,7 +160,7 @@ class FlatParameters:
         is_same = len(entries) == len(self._module_entries) and all(map(is_, entries, self._module_entries))
         if is_same and not any(p.requires_grad for p in self._other_parameters):
             return
-        held_ids, parameters_by_name = {id(p) for p in self.parameters}, dict(self._module.named_parameters())
+        held_ids, parameters_by_name = {id(p) for p in self.parameters}, dict(self.module.named_parameters())
         new_names = [
             name for name, p in parameters_by_name.items() if p.requires_grad and id(p) not in held_ids
         ]
@@ -200,19 +200,24 @@ M = TypeVar("M", bound=nn.Module)
 class TargetNetwork(Generic[M]):
     """A target network: `module` starts as a copy of `online` and follows it without gradients.
 
-    `online` has the parameters of the learned network. `module` is another network of the same architecture.
+    `online` has the parameters of the learned network. `module` is another network of the same architecture;
+    it is put into evaluation mode (no dropout). It shares the online network's buffers, such as the running
+    moments of batch normalisation, and its frozen parameters.
     """
 
     def __init__(self, module: M, online: FlatParameters) -> None:
-        self.module = module
+        self.module = module.eval()
         self._online = online
-        self._flat = FlatParameters(module.requires_grad_(True), is_learned=False)
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(name in online.layout.slices)
+        self._flat = FlatParameters(module, is_learned=False)
         module.requires_grad_(False)
+        _share_constants(online.module, module, online.layout.slices)
         self.copy_online()
 
     @torch.no_grad()
     def copy_online(self) -> None:
-        """Copy the online parameters."""
+        """Copy the trainable parameters of the online network."""
         self._flat.vector.copy_(self._online.vector)
 
     @torch.no_grad()
@@ -233,8 +238,21 @@ class TargetNetwork(Generic[M]):
         return {name: view.clone() for name, view in self._flat.views(self._flat.vector).items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state()`."""
-        self.module.load_state_dict({name: torch.as_tensor(value) for name, value in state.items()})
+        """Continue from `state()`; `KeyError` if a parameter is missing."""
+        saved = {name: torch.as_tensor(state[name]) for name in self._flat.layout.slices}
+        others = {name: torch.as_tensor(value) for name, value in state.items() if name not in saved}
+        self.module.load_state_dict({**self.module.state_dict(), **saved, **others})
+
+
+def _share_constants(online: nn.Module, target: nn.Module, trainable: Container[str]) -> None:
+    """Let `target` have the buffers and the frozen parameters of `online`, which is alike."""
+    online_modules = dict(online.named_modules())
+    for prefix, module in target.named_modules():
+        online_module = online_modules[prefix]
+        module._buffers.update(online_module._buffers)
+        for name, parameter in online_module._parameters.items():
+            if f"{prefix}.{name}".removeprefix(".") not in trainable:
+                module._parameters[name] = parameter
 
 
 class Optimizer(ABC):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rlox.envs.spaces import ObservationCodec
 from rlox.errors import ConfigError
 from rlox.networks import EnsembleMLP
+from rlox.policies.base import evaluation_mode
 from rlox.rng import seeded_default_generators
 
-__all__ = ["OwnCritics", "OwnNetwork", "require_actor_and_critic", "require_output"]
+__all__ = ["OwnCritics", "OwnNetwork", "probe_rows", "require_actor_and_critic", "require_output"]
 
 
 class OwnNetwork(nn.Module):
@@ -49,7 +52,7 @@ class OwnCritics(EnsembleMLP):
 def require_actor_and_critic(module: nn.Module) -> tuple[nn.Module, nn.Module]:
     """Return the modules `actor` and `critic` of a user's module.
 
-    Raises `ConfigError` if one is missing, if they share a parameter, and if neither has a parameter.
+    Raises `ConfigError` if one is missing, if they share a parameter, and if a parameter belongs to neither.
     """
     name = type(module).__name__
     parts = dict(module.named_children())
@@ -71,20 +74,33 @@ def require_actor_and_critic(module: nn.Module) -> tuple[nn.Module, nn.Module]:
     return parts["actor"], parts["critic"]
 
 
+def probe_rows(observations: ObservationCodec, sizes: Collection[int], device: torch.device) -> Tensor:
+    """Return some observations of zeros without mask; their number is none of `sizes`, to tell axes apart."""
+    count = next(n for n in itertools.count(3) if n not in sizes)
+    return torch.from_numpy(observations.rows(count)[:, : observations.input_dim]).to(device)
+
+
 def require_output(
-    name: str, compute: Callable[[], Any], shape: tuple[int, ...], meaning: str, env: str
+    name: str, network: OwnNetwork, inputs: tuple[Tensor, ...], shape: tuple[int, ...], meaning: str, env: str
 ) -> None:
-    """Raise `ConfigError` unless `compute` returns a tensor of this shape with a gradient.
+    """Raise `ConfigError` unless the network returns float32 of this shape, and trains one of its parameters.
 
     `name` is the network's, `meaning` names the axes of the shape, `env` the environment.
     """
+    trainable = [parameter for parameter in network.parameters() if parameter.requires_grad]
     try:
-        with torch.enable_grad(), seeded_default_generators(0):
-            output = compute()
+        with torch.enable_grad(), evaluation_mode(network), seeded_default_generators(0, {inputs[0].device}):
+            output: Any = network(*inputs)
     except (AttributeError, RuntimeError, ValueError, TypeError, IndexError) as error:
         raise ConfigError(f"{name} fails on observations of {env}: {str(error).splitlines()[0]}") from error
-    if not isinstance(output, Tensor) or output.shape != shape:
-        found = list(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
-        raise ConfigError(f"{name} gave {found} for {env}, expected {list(shape)}: {meaning}")
-    if not output.requires_grad:
-        raise ConfigError(f"{name} gave values without a gradient, so nothing would be learned")
+    if not isinstance(output, Tensor) or output.shape != shape or output.dtype != torch.float32:
+        is_tensor = isinstance(output, Tensor)
+        result = f"{list(output.shape)} of {output.dtype}" if is_tensor else f"a {type(output).__name__}"
+        raise ConfigError(
+            f"{name} gave {result} for {env}, expected {list(shape)} of torch.float32: {meaning}"
+        )
+    gradients: tuple[Tensor | None, ...] = ()
+    if output.requires_grad and trainable:
+        gradients = torch.autograd.grad(output.sum(), trainable, allow_unused=True)
+    if all(gradient is None for gradient in gradients):
+        raise ConfigError(f"{name} gave values that depend on none of its trainable parameters")

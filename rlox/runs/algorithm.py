@@ -44,7 +44,7 @@ from rlox.training.backend import Backend
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.device import saved_device, select_device
 from rlox.training.evaluate import Evaluation
-from rlox.training.loop import FusedSourceProtocol, Hook, Timings, fit
+from rlox.training.loop import FusedSourceProtocol, Hook, Timings, fit, seeded_updates
 from rlox.training.setup import DEFAULT_ENV, config_from_arguments, resolve_env, tuned_arguments
 from rlox.types import Clock, Progress, Update
 
@@ -233,7 +233,7 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
             with torch_threads(self.config.torch_threads), self._resume_status.unchanged_on_refusal():
                 fit(
                     self.source,
-                    self.learner,
+                    seeded_updates(self.learner, self.config.algo, self.streams, self.device.name),
                     self.clock,
                     done=self._is_done,
                     hooks=(self._on_tick, *hooks),

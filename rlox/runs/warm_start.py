@@ -52,6 +52,11 @@ def warm_start(path: str, config: RunConfig, components: RunComponents) -> dict[
     except (CheckpointError, ConfigError) as error:
         raise ConfigError(f"init_from={path}: {error}") from error
     algorithms = (saved_config.algo.name, config.algo.name)
+    if set(saved_config.env.critic_obs) != set(config.env.critic_obs):
+        raise ConfigError(
+            f"init_from={path}: its actor learned with env.critic_obs={list(saved_config.env.critic_obs)}, "
+            f"here it is {list(config.env.critic_obs)}; set the same parts"
+        )
     _require_same_shapes(
         path, algorithms, saved_checkpoint.weights, components.actor.weights(), is_text(config.env.id)
     )

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from numpy.typing import NDArray
 
+from rlox.configs import AlgorithmConfig
+from rlox.rng import Streams
 from rlox.sources.store import Store
 from rlox.types import NO_UPDATE, Clock, FusedUpdate, Progress, Update
 
@@ -20,6 +22,7 @@ __all__ = [
     "Stateful",
     "Timings",
     "fit",
+    "seeded_updates",
 ]
 
 B = TypeVar("B")
@@ -144,3 +147,25 @@ def fit(
         for hook in hooks:
             hook(clock, progress, update)
     return clock
+
+
+def seeded_updates(learner: Any, algo: AlgorithmConfig, streams: Streams, device: str) -> Any:
+    """Return the learner; for networks of a user, one whose updates draw from seeded generators."""
+    return _SeededUpdates(learner, streams, device) if algo.has_custom_policy else learner
+
+
+class _SeededUpdates:
+    """A learner whose draws from torch's default generators depend on the run's seed and the update only.
+
+    Networks of a user may draw there, for dropout; other networks do not.
+    """
+
+    def __init__(self, learner: Learner[Any], streams: Streams, device: str) -> None:
+        import torch
+
+        self._learner, self._streams, self._device = learner, streams, torch.device(device)
+
+    def update(self, batch: Any, clock: Clock) -> Update:
+        """Learn from the batch."""
+        with self._streams.seeded_generators("update", clock.updates, self._device):
+            return self._learner.update(batch, clock)

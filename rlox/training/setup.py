@@ -59,7 +59,11 @@ def _unknown_argument(algo: str, name: str, object_arguments: Iterable[str]) -> 
 def _algorithms_with(name: str) -> list[str]:
     """Return the algorithms whose configuration, or whose buffer's, has a field with this argument."""
     arguments = {algo: arguments_of(kind).get(name) for algo, kind in sorted(ALGO_CONFIGS.items())}
-    return [algo for algo, argument in arguments.items() if argument and argument.part in ("algo", "buffer")]
+    return [
+        algo
+        for algo, argument in arguments.items()
+        if argument and argument.is_used and argument.part in ("algo", "buffer")
+    ]
 
 
 def config_from_arguments(

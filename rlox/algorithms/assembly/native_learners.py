@@ -88,7 +88,7 @@ class NativeReplayLearner(ABC):
         self._optimizers, self._targets, self._parts = optimizers, targets, parts
 
     def update(self, batch: Transitions[Any], clock: Clock) -> Update:
-        """Take one step for each batch, in one call of the engine."""
+        """Take one step for each batch, in one call of the engine; subclasses override `_learn`."""
         return self._learn(self.native.engine, batch, clock)
 
     def iterate(self, iteration: ReplayIteration, batch: Transitions[Any], clock: Clock) -> Update:

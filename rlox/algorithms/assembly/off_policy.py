@@ -130,10 +130,7 @@ def _build(
         else make_encoder_spec(algo, observations, env_config.id)
     )
     replay_sampler = _make_replay_sampler(config, sampler, env, hindsight, context, encoder_spec.cost)
-    # the target network has no gradient and no moments
-    networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
-    encoder_parameters = encoder_spec.cost.parameters * algo.n_encoders
-    require_networks(*networks, copies=COPIES_PER_PARAMETER + 2, extra_parameters=encoder_parameters)
+    _require_network_memory(algo, env, encoder_spec)
     selector = BackendSelector(algo.backend, config, context.saved_backend)
     components = build_learner(env, encoder_spec, selector)
     encoder_spec.require_used(components.policy, algo.name)
@@ -172,6 +169,16 @@ def _build(
     return RunComponents(
         source, components.learner, actor, evaluator, encoder_spec.descriptions, selector.backend
     )
+
+
+def _require_network_memory(algo: OffPolicyConfig, env: VectorEnv, encoder_spec: EncoderSpec) -> None:
+    """Raise `ConfigError` if the configured networks, which are not the user's, exceed the memory."""
+    if algo.has_custom_policy:
+        return
+    # the target network has no gradient and no moments
+    networks = algo.layer_widths(encoder_spec.features, env.actions.size, env.actions.is_discrete)
+    encoder_parameters = encoder_spec.cost.parameters * algo.n_encoders
+    require_networks(*networks, copies=COPIES_PER_PARAMETER + 2, extra_parameters=encoder_parameters)
 
 
 def _require_own_networks(policy: Any, algo: OffPolicyConfig) -> None:

@@ -18,11 +18,12 @@ from rlox.configs import DQNConfig, RunConfig
 from rlox.configs.schedules import is_known
 from rlox.devices import to_device
 from rlox.envs.base import VectorEnv
+from rlox.errors import ConfigError
 from rlox.networks import init_weights
 from rlox.networks.noisy import keyed_factorized_noise
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
-from rlox.policies.own_networks import OwnNetwork, require_output
+from rlox.policies.own_networks import OwnNetwork, probe_rows, require_output
 from rlox.policies.q_policy import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.value_distribution import CategoricalValue, QuantileValue, ScalarValue, ValueDistribution
 from rlox.sources.replay import ExplorationPolicy
@@ -125,7 +126,9 @@ def build_torch(
         return policy.to(device)
 
     if algo.has_custom_policy:
-        online = build_user_policy(config, context, env, encoder_spec)
+        if policy_builder is not None:
+            raise ConfigError(f"algo.policy: {algo.name} builds a network of its own; leave algo.policy out")
+        online = build_user_policy(config, context, env)
         target = copy.deepcopy(online)
     else:
         with context.network_init(config):
@@ -149,22 +152,24 @@ def build_policy(config: DQNConfig, env: VectorEnv, encoder_spec: EncoderSpec) -
     )
 
 
-def build_user_policy(
-    config: RunConfig, context: BuildContext, env: VectorEnv, encoder_spec: EncoderSpec
-) -> QPolicy:
+def build_user_policy(config: RunConfig, context: BuildContext, env: VectorEnv) -> QPolicy:
     """Build the policy with the user's network; raise `ConfigError` if it does not fit the environment."""
     module = load_user_module(config, context, env)
-    policy = build_policy(cast(DQNConfig, config.algo), env, encoder_spec)
-    policy.q = OwnNetwork(module)
+    with context.network_init(config):
+        policy = build_policy(cast(DQNConfig, config.algo), env, EncoderSpec(1))  # its network is replaced
+    network = OwnNetwork(module)
+    policy.q = network
     policy.to(context.device)
-    observations, n_actions = env.observations, env.actions.size
-    rows = torch.from_numpy(observations.rows(2)[:, : observations.input_dim]).to(context.device)
+    n_actions = env.actions.size
     n_values = n_actions * (policy.value_distribution.n_outputs or 1)
+    rows = probe_rows(env.observations, (n_values,), context.device)
     meaning = "a value for each action"
     if n_values != n_actions:
         meaning = f"{policy.value_distribution.n_outputs} outputs for each of {n_actions} actions"
     name = f"policy {type(module).__name__}"
-    require_output(name, lambda: policy.q(rows), (2, n_values), f"[B, {n_values}], {meaning}", config.env.id)
+    require_output(
+        name, network, (rows,), (len(rows), n_values), f"[B, {n_values}], {meaning}", config.env.id
+    )
     return policy
 
 

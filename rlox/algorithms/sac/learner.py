@@ -16,6 +16,7 @@ from rlox.algorithms.sac.common import METRIC_NAMES, SACLikeConfig, resolve_targ
 from rlox.configs import RunConfig, SACConfig
 from rlox.envs.actions import UnitCodec
 from rlox.envs.base import VectorEnv
+from rlox.errors import ConfigError
 from rlox.losses import critics_loss, soft_policy_loss, td_target
 from rlox.networks import (
     EnsembleMLP,
@@ -27,7 +28,13 @@ from rlox.networks import (
 from rlox.networks.gradients import require_gradient, require_path
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.exploration import CategoricalExploration, NoisyExploration
-from rlox.policies.own_networks import OwnCritics, OwnNetwork, require_actor_and_critic, require_output
+from rlox.policies.own_networks import (
+    OwnCritics,
+    OwnNetwork,
+    probe_rows,
+    require_actor_and_critic,
+    require_output,
+)
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
 from rlox.training.components import BuildContext
 from rlox.training.learner import (
@@ -162,7 +169,10 @@ def build_continuous(
     """
     algo, size = cast(SACConfig, config.algo), actions.size
     if algo.has_custom_policy:
-        policy = build_squashed_policy(algo, encoder_spec, size)
+        if build_policy is not None:
+            raise ConfigError(f"algo.policy: {algo.name} builds networks of its own; leave algo.policy out")
+        with context.network_init(config):
+            policy = build_squashed_policy(algo, EncoderSpec(1), size)  # its networks are replaced
         use_own_networks(policy, config, context, env, 2 * size)
     else:
         with context.network_init(config):
@@ -196,21 +206,23 @@ def use_own_networks(
     net, critics = OwnNetwork(actor), OwnCritics(critic)
     policy.actor.net, policy.critic = cast(Any, net), critics
     members, n_actions = cast(SACConfig, config.algo).n_critics, env.actions.size
-    rows = torch.from_numpy(env.observations.rows(2)).to(context.device)
+    rows = probe_rows(env.observations, (members, n_actions, n_outputs), context.device)
     name, is_discrete = f"policy {type(module).__name__}", env.actions.is_discrete
     actor_meaning = "logits" if is_discrete else "the means, then the log standard deviations"
     require_output(
         f"actor of {name}",
-        lambda: net(rows),
-        (2, n_outputs),
+        net,
+        (rows,),
+        (len(rows), n_outputs),
         f"[B, {n_outputs}], {actor_meaning}",
         config.env.id,
     )
-    q_shape = (members, 2, n_actions) if is_discrete else (members, 2)
-    taken = () if is_discrete else (torch.zeros(2, n_actions, device=context.device),)
+    q_shape = (members, len(rows), n_actions) if is_discrete else (members, len(rows))
+    taken = () if is_discrete else (torch.zeros(len(rows), n_actions, device=context.device),)
     require_output(
         f"critic of {name}",
-        lambda: critics.network(rows, *taken),
+        critics.network,
+        (rows, *taken),
         q_shape,
         f"[n_critics, B{', n_actions' * is_discrete}], with algo.n_critics={members}",
         config.env.id,
@@ -239,12 +251,13 @@ def build_discrete(
 ) -> OffPolicyComponents:
     """Build the components for Discrete actions: a categorical policy (Christodoulou 2019)."""
     algo = cast(SACConfig, config.algo)
-    sizes = (encoder_spec.features, env.actions.size, algo.n_critics, *algo.hidden_widths)
+    spec = EncoderSpec(1) if algo.has_custom_policy else encoder_spec  # the user's replace its networks
+    sizes = (spec.features, env.actions.size, algo.n_critics, *algo.hidden_widths)
     with context.network_init(config):
-        policy = CategoricalSACPolicy(*sizes, algo.activation, encoder_spec.actor_features)
+        policy = CategoricalSACPolicy(*sizes, algo.activation, spec.actor_features)
         policy = init_weights(policy, config.seed)
-        policy.actor.net = encoder_spec.wrap_actor(policy.actor.net)
-        policy.critic = encoder_spec.wrap_ensemble(policy.critic)
+        policy.actor.net = spec.wrap_actor(policy.actor.net)
+        policy.critic = spec.wrap_ensemble(policy.critic)
     if algo.has_custom_policy:
         use_own_networks(policy, config, context, env, env.actions.size)
     policy = policy.to(context.device)

@@ -100,6 +100,12 @@ def require_engine_settings(config: EnvConfig, source: Any) -> None:
         unsupported_keys.append("env.action_mask")
     if unsupported_keys:
         raise SingleEnvSettingError(config, is_builtin, unsupported_keys)
+    if config.critic_infos:
+        raise ConfigError(
+            f"env.critic_obs={list(config.critic_obs)}: an engine steps {config.id}, and entries of the info "
+            "need environments that are stepped one by one; use env.backend=gymnasium, or give the engine a "
+            "Dict with these parts"
+        )
     if config.precision != "f64" or (config.backend == "native"):
         key = "env.backend=native" if config.backend == "native" else f"env.precision={config.precision}"
         raise ConfigError(f"{key} needs a native environment, but an engine steps {config.id}")

@@ -7,9 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
+from gymnasium.vector import SyncVectorEnv
+from helpers.goal_env import GoalLine
 from helpers.hidden_stakes import HiddenStakes
 from torch import Tensor
 
@@ -52,6 +56,27 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "td3, images": (TD3, REPLAY, {"box": True, "image": True}),
     "ddpg": (DDPG, REPLAY, {"box": True}),
 }
+
+
+class Pair(gym.Env[Any, Any]):
+    """Has a Tuple of observations."""
+
+    observation_space = spaces.Tuple((spaces.Discrete(2), spaces.Discrete(3)))
+    action_space = spaces.Discrete(2)
+
+
+class TwoStates(HiddenStakes):
+    """Has one more part, of the size of `stakes`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict(
+            {**self.observation_space, "state": self.observation_space["stakes"]}
+        )
+
+    def _draw(self) -> tuple[Any, dict[str, Any]]:
+        obs, info = super()._draw()
+        return {**obs, "state": obs["stakes"] + 1}, info
 
 
 def build(name: str, **changes: Any) -> Any:
@@ -194,6 +219,9 @@ def test_an_observation_without_parts_becomes_one_beside_the_entry_of_the_info()
     ppo = PPO(Counter, seed=3, critic_obs=("info.stakes",), **PPO_LIKE)
     ppo.train(total_timesteps=64)
     assert len(ppo.evaluate(4).returns) == 4
+    alone, named = np.ones(2, np.float32), {"observation": np.ones(2, np.float32)}
+    assert ppo.predict(alone) == ppo.predict(named)
+    assert np.array_equal(ppo.predict(np.stack([alone] * 3)), [ppo.predict(alone)] * 3)
 
 
 @pytest.mark.parametrize(
@@ -208,6 +236,19 @@ def test_an_observation_without_parts_becomes_one_beside_the_entry_of_the_info()
         (lambda: build("sac", backend="native"), "the actor sees all that the critic sees"),
         (lambda: build("ppo", policy="helpers.policies:UserMlp"), "a policy of your own gets whole obs"),
         (lambda: PPO("CartPole-v1", critic_obs=("a",)), "CartPole-v1 runs in Rust"),
+        (lambda: build("ppo", critic_obs=("info.",)), "names no entry of the info"),
+        (lambda: build("ppo", critic_obs=("stakes", "stakes")), "a part is named twice"),
+        (lambda: PPO(Pair, critic_obs=("1",)), "expected a Dict"),
+        (
+            lambda: TD3(GoalLine, hindsight="future", critic_obs=("info.x",)),
+            "the info for another goal is not known",
+        ),
+        (
+            lambda: PPO(
+                lambda num_envs: SyncVectorEnv([HiddenStakes] * num_envs), critic_obs=("info.stakes",)
+            ),
+            "need environments that are stepped one by one",
+        ),
         (lambda: PPO("Acrobot-v1", critic_obs=("a",), env_backend="gymnasium"), "expected a Dict"),
         (
             lambda: build("recurrent_ppo", enable_critic_lstm=False, shared_lstm=True),
@@ -247,3 +288,45 @@ def test_a_mask_stays_where_it_was_in_the_row() -> None:
     codec = with_critic_parts(codec_of(env.observation_space), EnvConfig(critic_obs=("stakes",)))
     assert codec.actor_numbers == [0, 1]
     assert (codec.input_dim, codec.mask_dim) == (3, 2)
+
+
+def test_weights_of_a_run_with_other_parts_for_the_critic_are_refused(tmp_path: Path) -> None:
+    first = PPO(TwoStates, critic_obs=("stakes",), **PPO_LIKE)
+    first.train(total_timesteps=32)
+    first.save(tmp_path / "first")
+    PPO(TwoStates, critic_obs=("stakes",), init_from=str(tmp_path / "first"), **PPO_LIKE)
+    for other in (("state",), ()):
+        with pytest.raises(ConfigError, match=re.escape("its actor learned with env.critic_obs=['stakes']")):
+            PPO(TwoStates, critic_obs=other, init_from=str(tmp_path / "first"), backend="torch", **PPO_LIKE)
+
+
+def test_a_part_of_the_environment_may_be_named_as_an_entry_of_the_info() -> None:
+    class Named(HiddenStakes):
+        def __init__(self) -> None:
+            super().__init__()
+            parts: Any = self.observation_space
+            self.observation_space = spaces.Dict({"signal": parts["signal"], "info.stakes": parts["stakes"]})
+
+        def _draw(self) -> tuple[Any, dict[str, Any]]:
+            obs, info = super()._draw()
+            return {"signal": obs["signal"], "info.stakes": obs["stakes"] + 10}, info
+
+    ppo = PPO(Named, critic_obs=("info.stakes",), **PPO_LIKE)
+    ppo.train(total_timesteps=32)
+    rows = ppo.components.source.collector.last_batch()["obs"]
+    codec = ppo.components.actor.observations
+    assert set(np.unique(codec.split(rows)["info.stakes"])) == {9.0, 11.0}
+
+
+def test_normalised_observations_and_worker_processes_keep_the_part_from_the_actor() -> None:
+    algorithm = build("ppo, info", normalize_obs=True, workers="subprocess")
+    try:
+        algorithm.train(total_timesteps=64)
+        assert predicted(algorithm, -3.0) == predicted(algorithm, 3.0) == predicted(algorithm, None)
+        values = [
+            values_of(algorithm, torch.from_numpy(algorithm.components.actor.normalize(rows.numpy())))
+            for rows in (rows_of(algorithm, -3.0), rows_of(algorithm, 3.0))
+        ]
+        assert not torch.equal(*values)
+    finally:
+        algorithm.close()
