@@ -130,7 +130,7 @@ def test_a_module_is_taken_as_it_is_and_is_not_changed_by_the_initial_weights() 
     assert not torch.equal(net.head.weight, before["head.weight"])
 
 
-def test_a_factorys_weights_follow_from_the_seed_of_the_run() -> None:
+def test_the_weights_that_a_factory_makes_follow_from_the_seed_of_the_run() -> None:
     first, second, other = build("sac"), build("sac"), build("sac", seed=4)
     assert all(
         torch.equal(a, b) for a, b in zip(weights(first).values(), weights(second).values(), strict=True)
