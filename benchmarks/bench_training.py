@@ -67,7 +67,7 @@ class TrainingWorkload:
 def p13(context: Context) -> Iterator[Case]:
     """Yield PPO: minibatches of 256 transitions, 20 epochs, 8 environments."""
     cartpole = ("P13", "ppo", "CartPole-v1")
-    yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(2.5, 2.5, 10.0)))
+    yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(1.8, 1.8, 10.0)))
     yield from make_cases(TrainingWorkload(*cartpole, 2_048, {"net_arch": [256, 256]}))
     yield from make_cases(TrainingWorkload(*cartpole, 2_048, {"batch_size": 64}))
     yield from make_cases(TrainingWorkload(*cartpole, 2_048, {"n_steps": 256}, n_envs=1))
@@ -76,7 +76,7 @@ def p13(context: Context) -> Iterator[Case]:
 def p14(context: Context) -> Iterator[Case]:
     """Yield A2C: an update for every 40 transitions."""
     cartpole = ("P14", "a2c", "CartPole-v1")
-    yield from make_cases(TrainingWorkload(*cartpole, 10_000, ratio_goals=(4.5, 3.0, 35.0)))
+    yield from make_cases(TrainingWorkload(*cartpole, 10_000, ratio_goals=(1.8, 1.8, 35.0)))
     yield from make_cases(TrainingWorkload(*cartpole, 10_000, {"net_arch": [256, 256]}))
     yield from make_cases(TrainingWorkload(*cartpole, 10_000, {"n_steps": 40}, n_envs=1))
 
@@ -84,7 +84,7 @@ def p14(context: Context) -> Iterator[Case]:
 def p15(context: Context) -> Iterator[Case]:
     """Yield SAC and TD3: an update for every transition."""
     goals = {
-        ("sac", 256): (2.0, 3.0), ("td3", 256): (1.8, 2.6), ("sac", 64): (2.0, 7.0), ("td3", 64): (2.0, 7.0),
+        ("sac", 256): (1.3, 3.0), ("td3", 256): (1.3, 2.6), ("sac", 64): (1.3, 7.0), ("td3", 64): (1.3, 7.0),
     }  # fmt: skip
     for (algo, width), (goal, native_goal) in goals.items():
         for batch, n_envs in ((256, 1), (64, 1), (256, 8)):
@@ -104,9 +104,9 @@ def p15(context: Context) -> Iterator[Case]:
 def p16(context: Context) -> Iterator[Case]:
     """Yield DQN: two hidden layers of 256; a warm-up of 1,000 steps, then 128 batches at a time."""
     cartpole = ("P16", "dqn", "CartPole-v1")
-    yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(2.0, 2.0, 4.2)))
+    yield from make_cases(TrainingWorkload(*cartpole, 4_096, ratio_goals=(1.3, 1.3, 4.2)))
     yield from make_cases(
-        TrainingWorkload(*cartpole, 2_048, {"batch_size": 256}, ratio_goals=(1.5, 1.5, 2.7))
+        TrainingWorkload(*cartpole, 2_048, {"batch_size": 256}, ratio_goals=(1.3, 1.3, 2.7))
     )
     yield from make_cases(TrainingWorkload(*cartpole, 4_096, {"net_arch": [64, 64]}))
     yield from make_cases(TrainingWorkload(*cartpole, 4_096, n_envs=8))
