@@ -52,8 +52,8 @@ class FusedSource(RolloutSource):
     def next(self, clock: Clock) -> tuple[Rollout[Any] | FusedUpdate | None, Progress]:
         """Collect the next rollout, and learn from it in the same call if that is possible."""
         learn = partial(self.learner.fused_update, clock)
-        self._take_count(clock)
-        fused_update = self.collector.fused_collect(self.learner.native, self.n_steps, learn)
+        with self._count_unlearned():
+            fused_update = self.collector.fused_collect(self.learner.native, self.n_steps, learn)
         return super().next(clock) if fused_update is None else (fused_update, self.collector.progress)
 
     def _collect(self) -> Rollout[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ class RolloutSource:
     collector: Collector
     policy: ActingPolicy
     n_steps: int
+    _unlearned_steps = 0  # steps of the last rollout; 0 after learning from it
 
     @property
     def resume_grade(self) -> str:
@@ -32,20 +34,32 @@ class RolloutSource:
 
     def next(self, clock: Clock) -> tuple[Rollout[Any] | FusedUpdate | None, Progress]:
         """Collect the next rollout; `None` if it has no valid row to learn from."""
-        self._take_count(clock)
-        rollout = self._collect()
+        with self._count_unlearned():
+            rollout = self._collect()
         has_rows = rollout.valid is None or bool(rollout.valid.any())
         return rollout if has_rows else None, self.collector.progress
 
-    def _take_count(self, clock: Clock) -> None:
-        """Let the collector count from the clock, which does not count the steps of an unlearned rollout."""
-        self.collector.env_steps = clock.env_steps
+    def _discard_unlearned(self) -> None:
+        """Subtract the steps of an unlearned rollout, which the run's clock does not count either."""
+        self.collector.env_steps -= self._unlearned_steps
+        self._unlearned_steps = 0
+
+    @contextmanager
+    def _count_unlearned(self) -> Iterator[None]:
+        """Count the steps of the block that collects a rollout (and, if fused, learns from it)."""
+        self._discard_unlearned()
+        steps_before = self.collector.env_steps
+        try:
+            yield
+        finally:
+            self._unlearned_steps = self.collector.env_steps - steps_before
 
     def _collect(self) -> Rollout[Any]:
         return self.collector.collect(self.policy, self.n_steps)
 
     def feedback(self, update: Update) -> None:
-        """Do nothing: the collector already acts with the learner's module."""
+        """Mark the rollout as learned from; the collector already acts with the learner's module."""
+        self._unlearned_steps = 0
 
     @property
     def stored_bytes(self) -> int:
@@ -54,6 +68,7 @@ class RolloutSource:
 
     def save(self, store: Store) -> dict[str, Any]:
         """Return the collector's state."""
+        self._discard_unlearned()
         return self.collector.state()
 
     def restore(self, state: Mapping[str, Any], store: Store) -> None:
