@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -27,14 +26,14 @@ BUILTIN_NETWORK_FIELDS = (
 )
 
 
-def idle_network_advice(config: Any, names: Iterable[str] = BUILTIN_NETWORK_FIELDS) -> list[str]:
-    """Warn about fields of `names` that have no effect with networks of the user."""
+def idle_network_advice(config: Any) -> list[str]:
+    """Warn about fields of `BUILTIN_NETWORK_FIELDS` that have no effect with networks of the user."""
     if config.policy is None:
         return []
     own_fields = {f.name: f for f in fields(config)}
     idle = [
         f"algo.{name}"
-        for name in names
+        for name in BUILTIN_NETWORK_FIELDS
         if name in own_fields and getattr(config, name) != default_of(own_fields[name])
     ]
     return [f"{', '.join(idle)}: no effect with a policy of your own"] if idle else []

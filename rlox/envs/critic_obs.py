@@ -19,8 +19,8 @@ from rlox.configs import EnvConfig
 from rlox.configs.env import INFO_PREFIX
 from rlox.configs.name_suggestions import nearest
 from rlox.envs.masks import MaskedCodec
-from rlox.envs.parts_codec import OBSERVATION, PartsCodec
-from rlox.envs.spaces import NUMERIC_KINDS, ObservationCodec, format_space
+from rlox.envs.parts_codec import OBSERVATION, PartsCodec, is_image
+from rlox.envs.spaces import BYTE, NUMERIC_KINDS, ObservationCodec, format_space
 from rlox.errors import ConfigError, EnvError
 
 __all__ = ["InfoParts", "info_parts_wrapper", "with_critic_parts"]
@@ -127,10 +127,15 @@ class InfoParts(gym.Wrapper[Any, Any, Any, Any]):
                 )
             entry = np.asarray(info[key])
             expected = shapes.get(part, entry.shape)
-            if entry.dtype.kind not in NUMERIC_KINDS or entry.shape != expected:
+            if entry.dtype.kind not in NUMERIC_KINDS or not entry.size or entry.shape != expected:
                 raise EnvError(
                     f"env.critic_obs={part}: info[{key!r}] of {call} of {self._name} has shape "
                     f"{entry.shape} and dtype {entry.dtype}, expected {expected} of numbers"
+                )
+            if entry.dtype == BYTE and is_image(spaces.Box(0, 255, entry.shape, BYTE)):
+                raise EnvError(
+                    f"env.critic_obs={part}: info[{key!r}] of {call} of {self._name} is an image of shape "
+                    f"{entry.shape}, expected numbers; give the critic the state, as float32"
                 )
             entries[part] = entry.astype(np.float32)
         return entries

@@ -31,7 +31,7 @@ from rlox.envs.spaces import (
 )
 from rlox.errors import ShapeError, UnsupportedSpaceError
 
-__all__ = ["OBSERVATION", "PartsCodec", "codec_of"]
+__all__ = ["OBSERVATION", "PartsCodec", "codec_of", "is_image"]
 
 OBSERVATION = "observation"  # the part with an environment's own observation, where a wrapper adds parts
 
@@ -87,7 +87,7 @@ def _make_unlimited_codec(space: gym.Space[Any], name: str, sibling_keys: frozen
     if isinstance(space, spaces.MultiBinary):
         return BinaryCodec(space, prod(space.shape))
     if isinstance(space, spaces.Box) and space.dtype.kind in NUMERIC_KINDS:
-        if _is_image(space):
+        if is_image(space):
             image = Image("", space.shape, max(float(space.high.max()), 1.0))
             return ImageCodec(space, image.size, images=(image,))
         return ObservationCodec(space, prod(space.shape))
@@ -252,7 +252,7 @@ class PartsCodec(ObservationCodec):
         return dict(zip(self.codecs, observation, strict=True))
 
 
-def _is_image(space: spaces.Box) -> bool:
+def is_image(space: spaces.Box) -> bool:
     """Tell whether a Box is an image: uint8 with 3 axes, 4 (stacked frames), or 2 and bounds 0 and 255."""
     if space.dtype != BYTE or not prod(space.shape):
         return False

@@ -8,7 +8,7 @@ network is updated by one interpolation.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from operator import is_
 from typing import Any, ClassVar, Generic, TypeVar
@@ -211,8 +211,8 @@ class TargetNetwork(Generic[M]):
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(name in online.layout.slices)
         self._flat = FlatParameters(module, is_learned=False)
+        _share_constants(online.module, module)
         module.requires_grad_(False)
-        _share_constants(online.module, module, online.layout.slices)
         self.copy_online()
 
     @torch.no_grad()
@@ -244,15 +244,16 @@ class TargetNetwork(Generic[M]):
         self.module.load_state_dict({**self.module.state_dict(), **saved, **others})
 
 
-def _share_constants(online: nn.Module, target: nn.Module, trainable: Container[str]) -> None:
+def _share_constants(online: nn.Module, target: nn.Module) -> None:
     """Let `target` have the buffers and the frozen parameters of `online`, which is alike."""
     online_modules = dict(online.named_modules())
     for prefix, module in target.named_modules():
         online_module = online_modules[prefix]
         module._buffers.update(online_module._buffers)
-        for name, parameter in online_module._parameters.items():
-            if f"{prefix}.{name}".removeprefix(".") not in trainable:
-                module._parameters[name] = parameter
+        for name, parameter in module._parameters.items():
+            # not by name: parameters that layers have in common are listed under one of their names only
+            if parameter is not None and not parameter.requires_grad:
+                module._parameters[name] = online_module._parameters[name]
 
 
 class Optimizer(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Collection
 from typing import Any
@@ -15,7 +16,14 @@ from rlox.networks import EnsembleMLP
 from rlox.policies.base import evaluation_mode
 from rlox.rng import seeded_default_generators
 
-__all__ = ["OwnCritics", "OwnNetwork", "probe_rows", "require_actor_and_critic", "require_output"]
+__all__ = [
+    "OwnCritics",
+    "OwnNetwork",
+    "probe_rows",
+    "require_actor_and_critic",
+    "require_copy",
+    "require_output",
+]
 
 
 class OwnNetwork(nn.Module):
@@ -72,6 +80,18 @@ def require_actor_and_critic(module: nn.Module) -> tuple[nn.Module, nn.Module]:
             f"policy {name}: {untrained[0]} belongs neither to actor nor to critic, so nothing would train it"
         )
     return parts["actor"], parts["critic"]
+
+
+def require_copy(name: str, network: OwnNetwork) -> None:
+    """Raise `ConfigError` unless the network can be copied, for a target network; `name` is the network's."""
+    try:
+        copy.deepcopy(network)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"{name} cannot be copied ({str(error).splitlines()[0]}), expected copy.deepcopy to work, which "
+            "makes the target network; for torch.nn.utils.weight_norm use "
+            "torch.nn.utils.parametrizations.weight_norm"
+        ) from error
 
 
 def probe_rows(observations: ObservationCodec, sizes: Collection[int], device: torch.device) -> Tensor:

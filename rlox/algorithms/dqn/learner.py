@@ -23,7 +23,7 @@ from rlox.networks import init_weights
 from rlox.networks.noisy import keyed_factorized_noise
 from rlox.optim import Adam, TargetNetwork
 from rlox.policies.masking import MaskedEpsilonGreedy, MaskedQPolicy
-from rlox.policies.own_networks import OwnNetwork, probe_rows, require_output
+from rlox.policies.own_networks import OwnNetwork, probe_rows, require_copy, require_output
 from rlox.policies.q_policy import EpsilonGreedy, NoisyGreedy, QPolicy
 from rlox.policies.value_distribution import CategoricalValue, QuantileValue, ScalarValue, ValueDistribution
 from rlox.sources.replay import ExplorationPolicy
@@ -167,6 +167,7 @@ def build_user_policy(config: RunConfig, context: BuildContext, env: VectorEnv) 
     if n_values != n_actions:
         meaning = f"{policy.value_distribution.n_outputs} outputs for each of {n_actions} actions"
     name = f"policy {type(module).__name__}"
+    require_copy(name, network)
     require_output(
         name, network, (rows,), (len(rows), n_values), f"[B, {n_values}], {meaning}", config.env.id
     )

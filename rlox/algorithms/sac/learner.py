@@ -33,6 +33,7 @@ from rlox.policies.own_networks import (
     OwnNetwork,
     probe_rows,
     require_actor_and_critic,
+    require_copy,
     require_output,
 )
 from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolicy
@@ -219,6 +220,7 @@ def use_own_networks(
     )
     q_shape = (members, len(rows), n_actions) if is_discrete else (members, len(rows))
     taken = () if is_discrete else (torch.zeros(len(rows), n_actions, device=context.device),)
+    require_copy(f"critic of {name}", critics.network)
     require_output(
         f"critic of {name}",
         critics.network,

@@ -265,7 +265,7 @@ def test_a_setting_that_does_not_fit_critic_obs_is_refused_by_name(make: Any, me
 @pytest.mark.parametrize(
     ("given", "message"),
     [({}, "has nothing, expected 'stakes'"), ({"stakes": "high"}, "expected .* of numbers"),
-     ({"stakes": [1.0, 2.0]}, r"has shape \(2,\)")],
+     ({"stakes": [1.0, 2.0]}, r"has shape \(2,\)"), ({"stakes": []}, r"has shape \(0,\)")],
 )  # fmt: skip
 def test_an_info_without_the_entry_stops_the_run(given: dict[str, Any], message: str) -> None:
     class Forgetful(HiddenStakes):
@@ -275,6 +275,51 @@ def test_an_info_without_the_entry_stops_the_run(given: dict[str, Any], message:
     ppo = PPO(partial(Forgetful, in_info=True), critic_obs=("info.stakes",), **PPO_LIKE)
     with pytest.raises(EnvError, match=message):
         ppo.train(total_timesteps=64)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [(np.zeros((4, 4, 3), np.uint8), "is an image of shape"), (np.zeros((0, 2)), r"has shape \(0, 2\)")],
+)
+def test_an_image_and_an_empty_array_are_no_entry_of_numbers(entry: Any, message: str) -> None:
+    class Other(HiddenStakes):
+        def _draw(self) -> tuple[Any, dict[str, Any]]:
+            return super()._draw()[0], {"stakes": entry}
+
+    with pytest.raises(EnvError, match=message):
+        PPO(partial(Other, in_info=True), critic_obs=("info.stakes",), **PPO_LIKE)
+
+
+def test_the_last_observation_of_a_truncated_episode_has_the_entry_of_its_own_step() -> None:
+    class Clock(HiddenStakes):
+        """Every episode is truncated after its third step; the entry counts the steps of the episode."""
+
+        def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+            self._steps = 0
+            return super().reset(**options)[0], {"steps": 0.0}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            self._steps += 1
+            return super().step(action)[0], 0.0, False, self._steps == 3, {"steps": float(self._steps)}
+
+    seen: list[Any] = []
+    ppo = PPO(partial(Clock, in_info=True), seed=3, critic_obs=("info.steps",), **PPO_LIKE)
+    update = ppo.learner.update
+    ppo.learner.update = lambda batch, clock: (seen.append(batch.next_obs().clone()), update(batch, clock))[1]
+    ppo.train(total_timesteps=32)
+    next_steps = ppo.components.actor.observations.split(seen[0])["info.steps"]
+    assert next_steps.flatten()[::2].tolist() == [1.0, 2.0, 3.0] * 5 + [1.0]
+
+
+def test_a_vector_engine_of_dicts_keeps_the_part_from_the_actor() -> None:
+    algorithm = PPO(
+        lambda num_envs: SyncVectorEnv([HiddenStakes] * num_envs), seed=3, critic_obs=("stakes",), **PPO_LIKE
+    )
+    algorithm.train(total_timesteps=64)
+    assert predicted(algorithm, -3.0) == predicted(algorithm, 3.0) == predicted(algorithm, None)
+    assert not torch.equal(
+        values_of(algorithm, rows_of(algorithm, -3.0)), values_of(algorithm, rows_of(algorithm, 3.0))
+    )
 
 
 def test_a_part_that_the_actor_needs_may_not_be_missing() -> None:

@@ -70,6 +70,12 @@ CASES: dict[str, tuple[Any, Any, Any, dict[str, Any]]] = {
     "dqn, quantiles": (DQN, "CartPole-v1", "quantiles", {"distribution": "quantile", "n_quantiles": 5}),
     "dqn, masks": (DQN, lambda: Masked("info"), QNet, {"action_mask": "info"}),
     "dqn, images": (DQN, Pictures, PictureNet, {}),
+    "dqn, prioritized, n-step": (
+        DQN,
+        "CartPole-v1",
+        QNet,
+        {"prioritized": True, "n_step": 3, "beta_final": 0.4},
+    ),
     "sac": (SAC, "Pendulum-v1", Nets, {}),
     "sac, Discrete": (SAC, "CartPole-v1", Nets, {}),
 }
@@ -199,6 +205,26 @@ class Unlisted(QNet):
         return out
 
 
+class Tied(QNet):
+    """Two layers have their weights in common."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.second.weight = self.first.weight
+
+    def forward(self, obs: Tensor) -> Tensor:
+        out: Tensor = self.head(self.second(torch.tanh(self.first(torch.tanh(self.body(obs))))))
+        return out
+
+
+def weight_norm(observation_space: Any, action_space: Any) -> nn.Module:
+    net = QNet(observation_space, action_space)
+    with pytest.warns(FutureWarning, match="deprecated"):
+        net.body = nn.utils.weight_norm(net.body)
+    return net
+
+
 class Narrow(QNet):
     def forward(self, obs: Tensor) -> Tensor:
         return super().forward(obs)[:, :1]
@@ -211,6 +237,10 @@ class Narrow(QNet):
         (lambda: build("dqn", policy=Frozen), "depend on none of its trainable parameters"),
         (lambda: build("dqn", policy=lambda a, b: nn.Linear(7, 2)), "policy Linear fails on observations"),
         (lambda: build("dqn", policy=lambda a, b: 3), "gave a int, expected a torch.nn.Module"),
+        (
+            lambda: build("dqn", policy=weight_norm),
+            "policy QNet cannot be copied .*use .*parametrizations",
+        ),
         (lambda: build("dqn", dueling=True), "dueling=true and algo.policy"),
         (lambda: build("dqn", noisy=True), "noisy=true and algo.policy"),
         (
@@ -334,6 +364,22 @@ def test_the_target_shares_constants_with_the_online_network_and_is_in_evaluatio
         assert torch.equal(value, target.state_dict()[key]), key
     assert not target.training
     assert target.norm.running_mean is online.norm.running_mean
+
+
+def test_weights_that_layers_have_in_common_are_the_targets_own(tmp_path: Path) -> None:
+    dqn = build("dqn", policy=Tied)
+    online, target = dqn.policy.q.module, dqn.learner.target.q.module
+    before = target.first.weight.clone()
+    dqn.train(total_timesteps=64)
+    assert torch.equal(target.first.weight, before)
+    assert not torch.equal(online.first.weight, before)
+    assert target.second.weight is target.first.weight
+    assert online.second.weight is online.first.weight
+    dqn.save(tmp_path / "half")
+    resumed = DQN.from_checkpoint(tmp_path / "half", policy=Tied)
+    for algorithm in (dqn, resumed):
+        algorithm.train(total_timesteps=96)
+    assert all(torch.equal(weights(dqn)[name], weights(resumed)[name]) for name in weights(dqn))
 
 
 def test_the_check_of_a_module_leaves_its_moments_and_torchs_generator_alone() -> None:
