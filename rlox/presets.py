@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from omegaconf import OmegaConf
 
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
 from rlox.configs.arguments import arguments_of
+from rlox.configs.params import default_of
 from rlox.configs.schedules import conflicting_fields
 from rlox.errors import ConfigError, UnknownNameError
 
-__all__ = ["preset_algorithms", "preset_candidates", "preset_names", "preset_options"]
+__all__ = ["fields_of_its_own", "preset_algorithms", "preset_candidates", "preset_names", "preset_options"]
 
 _FOLDER = Path(__file__).parent / "tuned"
 
@@ -30,8 +32,7 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
 
     `preset` is `<algo>/<env>` or the name of an environment without the module to import. An environment
     without its own preset uses that of its family (`ALE` for `ALE/Pong-v5`). A plugin's algorithm uses the
-    presets of the built-in algorithm that its configuration derives from, without the fields that the
-    plugin's configuration drops.
+    presets of the built-in algorithm that its configuration derives from, without `fields_of_its_own`.
     Raises `UnknownNameError` if there is no preset.
     """
     if not isinstance(preset, str):
@@ -45,11 +46,15 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
         hint = f"; there is {', '.join(available)}" if available else "; there is none for this algorithm"
         raise UnknownNameError(f"no tuned preset {full_name}{nearest(full_name, available) or hint}")
     data: Any = OmegaConf.to_container(OmegaConf.load(_FOLDER / f"{full_name}.yaml"))
+    own_fields = fields_of_its_own(algo, full_name.partition("/")[0])
     arguments = arguments_of(ALGO_CONFIGS[algo]).values()
     preset_arguments = {
         argument.name: data[argument.part][argument.field.name]
         for argument in arguments
-        if argument.is_used and not argument.is_hidden and argument.field.name in data.get(argument.part, {})
+        if argument.is_used
+        and not argument.is_hidden
+        and argument.field.name in data.get(argument.part, {})
+        and not (argument.part == "algo" and argument.field.name in own_fields)
     }
     for part in ("algo", "env", "buffer"):
         for key in sorted(set(data.get(part, {})) - {o.field.name for o in arguments if o.part == part}):
@@ -67,6 +72,22 @@ def preset_algorithms(algo: str) -> list[str]:
         return [algo]
     bases = ALGO_CONFIGS[algo].__mro__
     return [algo, *(name for name in sorted(ALGO_CONFIGS.builtin_names) if ALGO_CONFIGS[name] in bases)]
+
+
+def fields_of_its_own(algo: str, owner: str) -> set[str]:
+    """Return the fields of `algo` that the presets of `owner`, an algorithm it derives from, do not set.
+
+    The configuration of `algo` drops them, or gives them other defaults.
+    """
+    config_class = ALGO_CONFIGS[algo]
+    if algo == owner:
+        return set()
+    base_defaults = {f.name: default_of(f) for f in fields(ALGO_CONFIGS[owner])}
+    return {
+        f.name
+        for f in fields(config_class)
+        if f.name in config_class.drops or default_of(f) != base_defaults.get(f.name, default_of(f))
+    }
 
 
 def preset_candidates(env_id: str) -> list[str]:

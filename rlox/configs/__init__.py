@@ -18,6 +18,7 @@ from rlox.configs.loggers import LOGGER_CONFIGS, LoggerConfig
 from rlox.configs.name_suggestions import nearest
 from rlox.configs.params import param
 from rlox.configs.run import ALGO_CONFIGS, CheckpointConfig, EvalConfig, LogConfig, RunConfig, StopConfig
+from rlox.configs.schedules import Schedule, schedule
 
 _CLASSES = {
     plugin.config.__name__: plugin.config
@@ -38,6 +39,7 @@ __all__ = [
     "LoggerConfig",
     "ReplayConfig",
     "RunConfig",
+    "Schedule",
     "StopConfig",
     "dotted_items",
     "make",
@@ -45,6 +47,7 @@ __all__ = [
     "nearest",
     "param",
     "require_device",
+    "schedule",
     "to_plain",
     "upgrade_saved_config",
     *_CLASSES,

@@ -42,6 +42,8 @@ from rlox.configs.run import LogConfig as LogConfig
 from rlox.configs.run import RunConfig as RunConfig
 from rlox.configs.run import StopConfig as StopConfig
 from rlox.configs.sac import SACConfig as SACConfig
+from rlox.configs.schedules import Schedule as Schedule
+from rlox.configs.schedules import schedule as schedule
 from rlox.configs.sft import SFTConfig as SFTConfig
 from rlox.configs.td3 import DDPGConfig as DDPGConfig
 from rlox.configs.td3 import TD3Config as TD3Config

@@ -4,6 +4,7 @@ from rlox.networks.critics import QNetwork, polyak_update, q_values
 from rlox.networks.dueling import DuelingMLP
 from rlox.networks.encoders import (
     CONVOLUTIONS,
+    EncodedCritics,
     EncodedEnsemble,
     Encoder,
     ImageSpec,
@@ -18,12 +19,11 @@ from rlox.networks.gaussians import (
     SquashedSDEPolicy,
     squashed_log_prob,
 )
+from rlox.networks.initialization import init_weights, orthogonal_init
 from rlox.networks.mlp import (
     EnsembleMLP,
     inference_function,
-    init_weights,
     mlp,
-    orthogonal_init,
     resolve_widths,
 )
 from rlox.networks.noisy import NoisyLinear, NoisyMLP
@@ -33,6 +33,7 @@ __all__ = [
     "CONVOLUTIONS",
     "BoundedGaussianPolicy",
     "DuelingMLP",
+    "EncodedCritics",
     "EncodedEnsemble",
     "Encoder",
     "EnsembleMLP",

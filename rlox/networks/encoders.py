@@ -20,6 +20,7 @@ from rlox.parameters.encoder_cost import EncoderCost
 
 __all__ = [
     "CONVOLUTIONS",
+    "EncodedCritics",
     "EncodedEnsemble",
     "EncodedNetwork",
     "Encoder",
@@ -293,6 +294,23 @@ def add_encoder(encoder: nn.Module | None, net: Any) -> Any:
     if encoder is None:
         return net
     return nn.Sequential(encoder, *net) if type(net) is nn.Sequential else EncodedNetwork(encoder, net)
+
+
+class EncodedCritics(EnsembleMLP):
+    """Critics of a class of their own after one shared encoder, which all of them train."""
+
+    def __init__(self, encoder: Encoder, critics: EnsembleMLP) -> None:
+        nn.Module.__init__(self)
+        self.encoder, self.critics = encoder, critics
+
+    def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+        """Compute `[members, B, out]` from rows `[B, dim]`."""
+        outputs: Tensor = self.critics(self.encoder(x), members)
+        return outputs
+
+    def with_actions(self, rows: Tensor, actions: Tensor, members: int | None = None) -> Tensor:
+        """Compute `[members, B, out]` from rows `[B, dim]` and actions `[B, act_dim]`."""
+        return self.critics.with_actions(self.encoder(rows), actions, members)
 
 
 class EncodedEnsemble(EnsembleMLP):

@@ -1,28 +1,24 @@
-"""Multilayer perceptrons, ensembles of them, and their initialisation."""
+"""Multilayer perceptrons and ensembles of them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from rlox.errors import ConfigError
-from rlox.parameters.layout import initial_weights
 
 __all__ = [
     "ACTIVATIONS",
     "FUSED",
     "EnsembleMLP",
     "inference_function",
-    "init_weights",
     "mlp",
-    "orthogonal_init",
     "parse_widths",
     "require_activation",
     "resolve_widths",
@@ -34,8 +30,6 @@ FUSED: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
     nn.Tanh: torch.tanh_,
 }
 
-
-M = TypeVar("M", bound=nn.Module)
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
@@ -145,28 +139,6 @@ def is_hooked(module: nn.Module) -> bool:
         or module._backward_hooks
         or module._backward_pre_hooks
     )
-
-
-def orthogonal_init(net: nn.Sequential, head_gain: float) -> None:
-    """Set orthogonal weights (gain sqrt 2, `head_gain` for the last layer) and zero biases.
-
-    Saxe et al. 2014; the gains are those of the PPO implementation of OpenAI Baselines.
-    """
-    linear = [m for m in net if isinstance(m, nn.Linear)]
-    for layer in linear:
-        is_head = layer is linear[-1]
-        nn.init.orthogonal_(layer.weight, head_gain if is_head else math.sqrt(2))
-        nn.init.zeros_(layer.bias)
-
-
-@torch.no_grad()
-def init_weights(module: M, seed: int, orthogonal: bool = False) -> M:
-    """Set the linear layers to the initial weights of a run (`initial_weights`); return the module."""
-    parameters = dict(module.named_parameters())
-    shapes = [(name, tuple(p.shape)) for name, p in parameters.items()]
-    for name, values in initial_weights(shapes, seed, orthogonal):
-        parameters[name].copy_(torch.from_numpy(values))
-    return module
 
 
 class EnsembleMLP(nn.Module):

@@ -21,13 +21,13 @@ __all__ = [
     "ActorCriticLearner",
     "FixedCoefficient",
     "LearnedCoefficient",
-    "LearnedTemperature",
     "NoiseFunction",
     "PolicyLearner",
     "Temperature",
     "UpdateNoise",
     "cast_obs",
     "learn_each",
+    "make_temperature",
     "require_finite",
     "require_finite_parameters",
     "to_tensors",
@@ -251,3 +251,14 @@ class LearnedTemperature(LearnedCoefficient, Temperature):
     def learn(self, log_prob: Tensor, lr: float) -> Tensor:
         """Take one step for log-probabilities `[B]` of the policy's actions; return the loss before it."""
         return self.minimize(temperature_loss(self.log_alpha, log_prob, self.target_entropy), lr)
+
+
+def make_temperature(
+    coefficient: tuple[bool, float], target_entropy: float, lr: float, like: Tensor
+) -> Temperature:
+    """Make the temperature of a configuration, whose `coefficient` is (whether it is learned, its start).
+
+    `lr` is its step size. `like` has its dtype and device.
+    """
+    is_learned, alpha = coefficient
+    return LearnedTemperature(alpha, target_entropy, lr, like) if is_learned else Temperature(alpha, like)

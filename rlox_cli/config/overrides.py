@@ -15,6 +15,7 @@ from rlox.configs.check import require_one_schedule
 from rlox.configs.schedules import conflicting_fields
 from rlox.configs.text import TINY
 from rlox.errors import ConfigError
+from rlox.presets import preset_algorithms
 from rlox_cli.config.options import group_options
 from rlox_cli.config.run_schema import ALGO, RUN
 from rlox_cli.config.schema import Schema
@@ -37,7 +38,7 @@ def rewrite_overrides(raw_overrides: Sequence[str], folders: Sequence[Path]) -> 
         for override in raw_overrides
         for o in rewrite_override(env_id_as_group(override, env_overrides), folders)
     ]
-    _require_matching_preset(overrides, folders)
+    overrides = _with_presets_of_algorithm(overrides, folders)
     return [*overrides, *_no_preset_override(overrides), *conflicting_key_resets(overrides, folders)]
 
 
@@ -147,21 +148,36 @@ def allow_open_keys(override: str) -> str:
     return re.sub(r"^\+?(?=env\.kwargs[.=])", "++", override)
 
 
-def _require_matching_preset(overrides: Sequence[str], folders: Sequence[Path]) -> None:
-    """Raise `ConfigError` for a preset of another algorithm: its keys would be unknown."""
+def _with_presets_of_algorithm(overrides: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """Return the overrides with `tuned=sac/ID` as `tuned=NAME/ID` for a plugin NAME that derives from SAC.
+
+    `NAME/ID` leaves out the fields that are the plugin's own. Raises `ConfigError` for a preset of another
+    algorithm: its keys would be unknown.
+    """
     algorithms = {
         option.tags[0]
         for option in RUN.chosen_options(overrides, folders)
         if option.group is ALGO and len(option.tags) == 1
     }
-    preset_values = [o.partition("=")[2] for o in overrides if o.startswith("tuned=")]
-    for preset in (name for value in preset_values for name in value.split(",")):
-        owner = ALGO.tag(preset.partition("/")[0], folders) if "/" in preset else None
-        if owner and (others := sorted(algorithms - {owner})):
+
+    def own_name(preset: str) -> str:
+        algo, _, env = preset.partition("/")
+        owner = ALGO.tag(algo, folders) if env else None
+        if owner is None:
+            return preset
+        if others := sorted(a for a in algorithms if owner not in preset_algorithms(a)):
             raise ConfigError(
                 f"tuned={preset}: this preset is for {owner}, but the run has algo={others[0]}; choose "
                 f"algo={owner}, or tuned=null"
             )
+        derived = sorted(algorithms - {owner})
+        return f"{derived[0]}/{env}" if len(algorithms) == len(derived) == 1 else preset
+
+    pairs = [o.partition("=") for o in overrides]
+    return [
+        f"tuned={','.join(map(own_name, value.split(',')))}" if key == "tuned" else f"{key}{equals}{value}"
+        for key, equals, value in pairs
+    ]
 
 
 def conflicting_key_resets(overrides: Sequence[str], folders: Sequence[Path]) -> Iterator[str]:

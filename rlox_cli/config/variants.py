@@ -2,7 +2,7 @@
 
 `algo/ppo_big.yaml`, built on `ppo`, has PPO's buffer and PPO's tuned presets; `my_pkg:MyEnv-v0` has the
 preset of `MyEnv-v0`, and `ALE/Pong-v5` that of `ALE`. An algorithm of a plugin whose configuration derives
-from `SACConfig` has SAC's presets.
+from `SACConfig` has SAC's presets, but for the fields that it drops or gives other defaults.
 
 Hydra asks for `tuned/<algo>/<env>` and `buffer/auto/<algo>` by the typed names. A file of exactly that name
 comes first; this module replaces only a missing one.
@@ -20,7 +20,7 @@ from hydra.plugins.config_source import ConfigResult, ConfigSource
 from omegaconf import OmegaConf
 
 from rlox.configs.schedules import conflicting_fields
-from rlox.presets import preset_algorithms, preset_candidates
+from rlox.presets import fields_of_its_own, preset_algorithms, preset_candidates
 from rlox_cli.config.options import CONF, read_option_file
 from rlox_cli.config.run_schema import ALGO, AUTO, BUFFER
 from rlox_cli.config.schema import Group, base_options
@@ -79,6 +79,15 @@ def _merged_values(
     return {key: value for keys in (*base_values, own_values) for key, value in keys.items()}
 
 
+def left_out_of_preset(tag: str | None, preset: str, folders: Sequence[Path]) -> list[str]:
+    """Return the fields that the preset of a base algorithm sets, but not for the algorithm `tag`."""
+    owner = ALGO.tag(preset.partition("/")[0], folders)
+    if tag is None or owner is None or owner not in preset_algorithms(tag):
+        return []
+    own_fields = fields_of_its_own(tag, owner)
+    return [name for name in read_option_file("tuned", preset, folders).get("algo", {}) if name in own_fields]
+
+
 class VariantSource(ConfigSource):
     """`variants://`: replacements for missing files of a user's variants."""
 
@@ -116,8 +125,8 @@ class VariantSource(ConfigSource):
         composed: dict[str, Any] = {group: content}
         if not content:
             composed = {"defaults": [f"/{path}" if is_preset else f"/{path}@_here_", "_self_"]}
-        if is_preset and (dropped := self._dropped_defaults(config_path, str(path))):
-            composed["algo"] = dropped
+        if is_preset and (defaults := self._own_defaults(config_path, str(path))):
+            composed["algo"] = defaults
         return ConfigResult(
             provider=self.provider,
             path=f"{self.scheme()}://{config_path}",
@@ -134,18 +143,11 @@ class VariantSource(ConfigSource):
             return {}
         return variant_keys(group, option, self.folders)
 
-    def _dropped_defaults(self, requested_path: str, path: str) -> dict[str, Any]:
-        """Return defaults for fields that a preset sets and the algorithm of a plugin drops."""
+    def _own_defaults(self, requested_path: str, path: str) -> dict[str, Any]:
+        """Return the defaults of a plugin's algorithm for fields that a preset of its base may not set."""
         tag = ALGO.tag(requested_path.split("/")[1], self.folders)
-        if tag is None or tag == path.split("/")[1]:
-            return {}
-        config_class = ALGO.registry[tag]
-        preset_values = read_option_file("tuned", path.removeprefix("tuned/"), self.folders).get("algo", {})
-        return {
-            f.name: f.default
-            for f in fields(config_class)
-            if f.name in config_class.drops and f.name in preset_values
-        }
+        own_names = left_out_of_preset(tag, path.removeprefix("tuned/"), self.folders)
+        return {f.name: f.default for f in fields(ALGO.registry[tag]) if f.name in own_names} if tag else {}
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
         """Return an empty list: variants are not options themselves."""

@@ -17,7 +17,7 @@ from rlox.disk import lock_file
 from rlox.errors import StorageError
 from rlox_cli.config.options import conf_folders, group_options, read_option_file
 from rlox_cli.config.run_schema import ALGO, BUFFER
-from rlox_cli.config.variants import resolve_variant
+from rlox_cli.config.variants import left_out_of_preset, resolve_variant
 from rlox_cli.runs.identity import SHORT_ID_LENGTH, job_folders, job_slug, saved_identity
 from rlox_cli.runs.run_folder import (
     DONE,
@@ -46,6 +46,7 @@ class Job:
     number: int
     requested_dir: Path | None
     tuned: str | None = None
+    not_tuned: tuple[str, ...] = ()  # fields of that preset which the algorithm of a plugin leaves out
     preset_keys: frozenset[str] = frozenset()  # keys of the tuned preset that were not typed
     common_overrides: frozenset[str] = frozenset()  # overrides that every job of the sweep has
     trial: int | None = None  # number in a search; a pruned run of it may be resumed
@@ -101,6 +102,7 @@ def current_job(common_overrides: frozenset[str] = frozenset()) -> Job:
         number=int(node.job.num) if is_swept else 0,
         requested_dir=Path(node.run.dir) if has_own_dir else None,
         tuned=tuned,
+        not_tuned=_left_out_of_preset(str(node.runtime.choices.get(ALGO.name)), tuned, folders),
         preset_keys=_preset_env_keys(tuned, folders) - {o.lstrip("+~").partition("=")[0] for o in overrides},
         common_overrides=common_overrides,
         trial=parse_trial_name(str(node.job.name)) if is_swept else None,
@@ -119,6 +121,10 @@ def _preset_env_keys(tuned: str | None, folders: Sequence[Path]) -> frozenset[st
     """Return the keys that a preset sets for the environment."""
     env = read_option_file("tuned", tuned, folders).get("env") if tuned else None
     return frozenset(f"env.{name}" for name in env) if isinstance(env, dict) else frozenset()
+
+
+def _left_out_of_preset(algo: str, tuned: str | None, folders: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(left_out_of_preset(ALGO.tag(algo, folders), tuned, folders)) if tuned else ()
 
 
 def _used_preset(name: str, folders: Sequence[Path]) -> str | None:

@@ -192,7 +192,8 @@ class TrainTask:
 
 
 def _run_title(config: RunConfig, job: Job) -> str:
-    return run_title(config) + (f", tuned preset {job.tuned}" if job.tuned else "")
+    without = f" without {', '.join(job.not_tuned)}" if job.not_tuned else ""
+    return run_title(config) + (f", tuned preset {job.tuned}{without}" if job.tuned else "")
 
 
 def _init_from_text(init_from: dict[str, Any] | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlox.configs.params import expected_text
+from rlox.presets import preset_algorithms
 from rlox_cli.config.options import conf_folders, config_dir_of, group_options
 from rlox_cli.config.schema import Group, Key, Schema, keys_of
 from rlox_cli.shell.command import Alias, Command
@@ -99,7 +100,8 @@ def _section_text(title: str, keys: Iterable[Key], title_suffix: str = "") -> st
 def _group_lines(schema: Schema, shown_tags: Collection[str], folders: Sequence[Path]) -> str:
     """Return the options of each group, without the many presets of options that are not shown."""
     tags = (tag for group in schema.groups for tag in group.registry)
-    others = tuple(f"{tag}/" for tag in tags if tag not in shown_tags)
+    owners = {owner for tag in shown_tags for owner in preset_algorithms(tag)}
+    others = tuple(f"{tag}/" for tag in tags if tag not in owners)
     lines = ["groups (group=option)"]
     listings = {group.name: group.help_listing for group in schema.groups}
     for group in (*listings, *schema.presets):

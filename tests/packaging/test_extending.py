@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from helpers.installed_copies import EXTENDING, install_copy, run_python, run_rlox
 
 PAGE = EXTENDING.parents[1] / "docs" / "extending.md"
@@ -49,6 +50,18 @@ def test_an_example_learns(name: str, site: Path, tmp_path: Path) -> None:
     ran = run_rlox(site, tmp_path, "train", *arguments.split(), "hydra.run.dir=run", "eval.episodes=10")
     assert ran.returncode == 0, ran.stderr
     assert json.loads((tmp_path / "run" / "result.json").read_text())["score"] > limit
+
+
+def test_a_run_names_the_fields_that_a_plugin_leaves_out_of_the_preset_of_its_base(
+    site: Path, tmp_path: Path
+) -> None:
+    env = "env=MountainCarContinuous-v0 algo.net_arch=[8] algo.batch_size=8 total_steps=64 log.every=64"
+    ran = run_rlox(site, tmp_path, "train", "algo=crossq", *env.split(), "hydra.run.dir=run")
+    assert ran.returncode == 0, ran.stderr
+    preset = "tuned preset sac/MountainCarContinuous-v0 without learning_rate, tau, use_sde, log_std_init"
+    assert preset in ran.stdout
+    algo = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["algo"]
+    assert (algo["learning_rate"], algo["tau"]) == (1e-3, 5e-3)
 
 
 def test_a_term_of_a_plugin_in_sacs_loss_makes_actions_smaller(site: Path, tmp_path: Path) -> None:
@@ -182,7 +195,7 @@ def test_the_pages_code_is_that_of_the_examples() -> None:
     files = [*EXTENDING.rglob("*.py"), *(EXTENDING.parents[1] / "rlox").rglob("*.py")]
     sources = [without_spaces(path.read_text("utf-8")) for path in files]
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     # the formatter dedents the page's blocks and breaks their lines elsewhere
     edits = [block for block in blocks if not any(without_spaces(block) in source for source in sources)]
     # the line that the reader adds

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rlox.configs import PPOConfig, SACConfig, param
+from rlox.configs import PPOConfig, SACConfig, Schedule, param, schedule
 from rlox.plugins import AlgorithmPlugin
 
 
@@ -55,16 +55,14 @@ class CrossQConfig(SACConfig):
         "use_sde": "explores without gSDE",
         "sde_sample_freq": "explores without gSDE",
         "log_std_init": "explores without gSDE",
-        "encoder": "takes vectors",
-        "encoder_features": "takes vectors",
-        "image_channels": "takes vectors",
         "policy": "builds its own networks",
     }
 
     name: str = param("crossq", "the algorithm", choices=("crossq",))
-    learning_rate: float = param(
+    learning_rate: Schedule = schedule(
         1e-3, "Adam step size", within="(0, inf)", source="Bhatt et al. 2024, table 4"
     )
+    batch_size: int = param(256, "transitions per update", within="[2, inf)")
     policy_delay: int = param(3, "updates of the critics for each of the actor", within="[1, inf)")
     bn_momentum: float = param(0.01, "weight of a batch in the running mean and variance", within="(0, 1]")
 

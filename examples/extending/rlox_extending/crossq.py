@@ -9,148 +9,115 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from rlox.algorithms.assembly.off_policy import OffPolicyComponents, build_off_policy_run
-from rlox.errors import ConfigError
-from rlox.losses import critics_loss, soft_policy_loss, td_target
-from rlox.networks import SquashedGaussianPolicy
+from rlox.algorithms.assembly.off_policy import build_off_policy_run
+from rlox.algorithms.sac.learner import HALF, SACLearner, build_actor, build_continuous
+from rlox.losses import critics_loss, td_target
 from rlox.networks.mlp import ACTIVATIONS
 from rlox.optim import Adam
-from rlox.policies.base import Policy
-from rlox.policies.exploration import NoisyExploration
+from rlox.policies.base import evaluation_mode
+from rlox.policies.soft import SquashedSACPolicy
 from rlox.runs.algorithm import Algorithm
-from rlox.training.learner import (
-    ActorCriticLearner,
-    LearnedTemperature,
-    Temperature,
-    UpdateNoise,
-    learn_each,
-    require_finite_parameters,
-)
-from rlox.types import update_label
+from rlox.training.learner import ActorCriticLearner, cast_obs, make_temperature
 
-METRIC_NAMES = ("loss/critic", "loss/actor", "value/q_mean", "policy/alpha", "train/grad_norm")
 BETAS = (0.5, 0.999)  # of Adam, table 4
 
 
-class Critic(nn.Module):
-    """Q(s, a): an MLP with batch normalisation of its input and of each hidden layer."""
+def normed_mlp(sizes, activation, momentum):
+    """Return an MLP with batch normalisation of its input and of each hidden layer."""
+    layers = []
+    for i, (inputs, outputs) in enumerate(pairwise(sizes)):
+        layers += [ACTIVATIONS[activation]()] if i else []
+        layers += [nn.BatchNorm1d(inputs, momentum=momentum), nn.Linear(inputs, outputs)]
+    return nn.Sequential(*layers)
 
-    def __init__(self, n_inputs, widths, activation, momentum):
+
+class NormedCritics(nn.Module):
+    """Critics with batch normalisation."""
+
+    def __init__(self, members, sizes, activation, momentum):
         super().__init__()
-        layers = [nn.BatchNorm1d(n_inputs, momentum=momentum)]
-        for inputs, outputs in pairwise((n_inputs, *widths)):
-            layers += [nn.Linear(inputs, outputs), ACTIVATIONS[activation]()]
-            layers.append(nn.BatchNorm1d(outputs, momentum=momentum))
-        self.net = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
+        self.members = nn.ModuleList(normed_mlp(sizes, activation, momentum) for _ in range(members))
 
-    def forward(self, obs, actions):
-        """Map `[B, obs_dim]` and `[B, act_dim]` to `[B]`."""
-        return self.net(torch.cat([obs, actions], -1)).squeeze(-1)
+    def with_actions(self, obs, actions, members=None):
+        """Map `[B, features]` and `[B, act_dim]` to `[members, B, 1]`."""
+        rows = torch.cat([obs, actions], -1)
+        return torch.stack([critic(rows) for critic in self.members[:members]])
 
 
-class CrossQPolicy(Policy):
-    """A squashed Gaussian actor, and critics."""
+class CrossQLearner(SACLearner):
+    """SAC without targets, whose critics see stored and new actions in one batch."""
 
-    def __init__(self, actor, critics):
-        super().__init__()
-        self.actor, self.critics = actor, nn.ModuleList(critics)
-
-    def mode(self, obs):
-        """Return the action of the mean."""
-        return self.actor.mode(obs)
-
-    def sample(self, obs, generator=None):
-        """Sample an action."""
-        return self.actor.sample(obs, generator)[0]
-
-    def q_values(self, obs, actions):
-        """Return Q_i(s, a), `[critics, B]`."""
-        return torch.stack([critic(obs, actions) for critic in self.critics])
-
-
-class CrossQLearner(ActorCriticLearner):
-    """Updates critics, temperature and actor from batches of transitions."""
+    metric_names = (
+        "loss/critic",
+        "loss/actor",
+        "value/q_mean",
+        "policy/entropy",
+        "policy/temperature",
+        "train/grad_norm",
+    )
 
     def __init__(self, policy, config, target_entropy, noise):
         self.config, self.noise = config, noise
         lr = config.initial("learning_rate")
-        self.actor_optimizer = Adam(policy.actor, lr, betas=BETAS)
-        self.critic_optimizer = Adam(policy.critics, lr, betas=BETAS)
-        learned, alpha = config.temperature
-        like = self.critic_optimizer.vector
-        self.temperature = (
-            LearnedTemperature(alpha, target_entropy, lr, like) if learned else Temperature(alpha, like)
+        self.actor_optimizer = Adam(policy.actor, lr, betas=BETAS, eps=1e-8)
+        self.critic_optimizer = Adam(policy.critic, lr, betas=BETAS, eps=1e-8)
+        self.temperature = make_temperature(
+            config.temperature, target_entropy, lr, self.critic_optimizer.vector
         )
         parts = {
             "actor": self.actor_optimizer,
             "critic": self.critic_optimizer,
             "temperature": self.temperature,
         }
-        super().__init__(policy, parts, targets=[])
+        # not SACLearner's constructor, which makes a target network
+        ActorCriticLearner.__init__(self, policy, parts, targets=[])
 
-    @torch.enable_grad()
-    def update(self, batch, clock):
-        """Learn from each batch."""
-        label, batch = update_label(batch, clock), batch.to(self.critic_optimizer.vector.device)
-        self.actor_optimizer.lr = self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)
-        self.policy.train()
-        update = learn_each(batch, lambda i: self._step(batch, i, clock.updates + i), METRIC_NAMES, label)
-        for optimizer in (self.actor_optimizer, self.critic_optimizer):
-            require_finite_parameters(self.policy, optimizer.vector, label)
-        return update
-
-    def _step(self, batch, i, number):
-        """Learn from batch i, in update `number` of the run; return metrics and absolute errors `[B]`."""
+    def _step(self, batch, i, update):
+        """Update the critics and, every `policy_delay` updates, actor and temperature."""
         policy, config, alpha = self.policy, self.config, self.temperature.alpha
-        obs, next_obs = batch.obs[i], batch.next_obs[i]
-        noise = self.noise(number, (2, len(obs), policy.actor.act_dim), obs)
+        obs = cast_obs(batch.obs[i], self.critic_optimizer.vector)
+        noise, critic_noise = self._noise(update, len(obs), self.critic_optimizer.vector)
+        critic_loss, q, error, grad_norm = self._improve_critics(batch, i, obs, alpha, critic_noise)
 
-        # one batch of both, so that normalisation sees stored and new actions together (section 3)
-        with torch.no_grad():
-            next_actions, next_log_prob = policy.actor.draw(next_obs, noise[0])
-        q, next_q = policy.q_values(
-            torch.cat([obs, next_obs]), torch.cat([batch.actions[i], next_actions])
-        ).chunk(2, -1)
-        next_value = next_q.detach().amin(0) - alpha * next_log_prob
-        target = td_target(batch.rewards[i], batch.discounts[i], next_value)
-        loss = critics_loss(q, target, None if batch.weights is None else batch.weights[i])
-        grad_norm = self.critic_optimizer.minimize(loss, config.max_grad_norm)
-
-        actions, log_prob = policy.actor.draw(obs, noise[1])
-        policy.critics.eval()  # the actor's loss uses the running mean and variance
-        actor_loss = soft_policy_loss(log_prob, policy.q_values(obs, actions).amin(0), alpha)
-        policy.critics.train()
-        if (number + 1) % config.policy_delay == 0:
+        actions, log_prob = policy.draw(obs, noise)
+        with evaluation_mode(policy.critic):  # the actor's loss uses the running mean and variance
+            actor_loss = self._actor_loss(obs, actions, log_prob, alpha)
+        if (update + 1) % config.policy_delay == 0:
             self.actor_optimizer.minimize(actor_loss, config.max_grad_norm)
             self.temperature.learn(log_prob, self.actor_optimizer.lr)
-        metrics = torch.stack([loss, actor_loss, q.mean(), alpha, grad_norm])
-        return metrics, (q - target).abs().mean(0)
+        metrics = [critic_loss, actor_loss, q.mean(), -log_prob.mean(), alpha, grad_norm]
+        return torch.stack(metrics), error
+
+    def _improve_critics(self, batch, i, obs, alpha, noise):
+        """Step the critics; return loss, values `[members, B]`, absolute error `[B]` and gradient norm."""
+        policy, like = self.policy, self.critic_optimizer.vector
+        next_obs = cast_obs(batch.next_obs[i], like)
+        with torch.no_grad():
+            next_actions, next_log_prob = policy.draw(next_obs, noise)
+        # one batch of both, so that normalisation sees stored and new actions together (section 3)
+        pairs = torch.cat([obs, next_obs]), torch.cat([batch.actions[i].to(like), next_actions])
+        q, next_q = policy.action_values(policy.critic, *pairs).chunk(2, -1)
+        next_value = next_q.detach().amin(0) - alpha * next_log_prob
+        target = td_target(batch.rewards[i].to(like), batch.discounts[i].to(like), next_value)
+        weights = None if batch.weights is None else batch.weights[i].to(like)
+        loss = HALF * critics_loss(q, target, weights)
+        grad_norm = self.critic_optimizer.minimize(loss, self.config.max_grad_norm)
+        return loss, q, (q - target).abs().mean(0), grad_norm
+
+
+def build_policy(algo, encoder_spec, act_dim):
+    """Build the actor of SAC, and critics with batch normalisation; they take features."""
+    sizes = (encoder_spec.features + act_dim, *algo.hidden_widths[1], 1)
+    critics = NormedCritics(algo.n_critics, sizes, algo.activation, algo.bn_momentum)
+    return SquashedSACPolicy(build_actor(algo, encoder_spec.actor_features, act_dim), critics)
 
 
 def make(config, context):
     """Make the components of a run."""
-    algo = config.algo
 
     def build_learner(env, encoder_spec, selector):
-        if env.observations.images:
-            raise ConfigError(f"crossq takes vectors, but {config.env.id} has images; use algo=sac")
-        actions = env.actions.unit_codec(config.env.id, algo.name)
-        size, (actor_widths, critic_widths) = actions.size, algo.hidden_widths
-        with context.network_init(config):
-            actor = SquashedGaussianPolicy(
-                encoder_spec.features, size, net_arch=actor_widths, activation=algo.activation
-            )
-            inputs = encoder_spec.features + size
-            critics = [
-                Critic(inputs, critic_widths, algo.activation, algo.bn_momentum)
-                for _ in range(algo.n_critics)
-            ]
-            policy = CrossQPolicy(actor, critics)
-        policy = policy.to(context.device)
-        exploration = NoisyExploration(actor.explore, (size,), size, env.n_envs, config.seed, context.device)
-        target_entropy = -float(size) if algo.target_entropy is None else algo.target_entropy
-        learner = CrossQLearner(policy, algo, target_entropy, UpdateNoise(context.streams))
-        return OffPolicyComponents(policy, exploration, learner, actions)
+        actions = env.actions.unit_codec(config.env.id, config.algo.name)
+        return build_continuous(config, context, env, encoder_spec, actions, build_policy, CrossQLearner)
 
     return build_off_policy_run(config, context, build_learner)
 

@@ -90,12 +90,16 @@ class EncoderSpec:
         return add_encoder(self.make_encoder(), net)
 
     def wrap_ensemble(self, critics: EnsembleMLP) -> EnsembleMLP:
-        """Put one new encoder in front of an ensemble of critics that take features."""
+        """Put one new encoder in front of critics that take features.
+
+        `critics` of another class than `EnsembleMLP` have its methods `with_actions` or `forward`.
+        """
         if self.make_encoder is None:
             return critics
-        from rlox.networks import EncodedEnsemble
+        from rlox.networks import EncodedCritics, EncodedEnsemble, EnsembleMLP
 
-        return EncodedEnsemble(self.make_encoder(), critics)
+        encode = EncodedEnsemble if type(critics) is EnsembleMLP else EncodedCritics
+        return encode(self.make_encoder(), critics)
 
     def wrap_policy(self, policy: Any, mask_dim: int, is_shared: bool, is_orthogonal: bool) -> ActorCritic:
         """Put encoders in front of actor and critic: a shared one (`is_shared`), or one for each."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -40,12 +40,11 @@ from rlox.policies.soft import CategoricalSACPolicy, SACPolicy, SquashedSACPolic
 from rlox.training.components import BuildContext
 from rlox.training.learner import (
     ActorCriticLearner,
-    LearnedTemperature,
     NoiseFunction,
-    Temperature,
     UpdateNoise,
     cast_obs,
     learn_each,
+    make_temperature,
     require_finite_parameters,
 )
 from rlox.training.loop import Stateful
@@ -64,6 +63,7 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
     """
 
     config: SACLikeConfig
+    metric_names: ClassVar[tuple[str, ...]] = METRIC_NAMES  # of what `_step` returns first
     _is_checked = False  # whether gradients were seen to lead from the critics to the actor
 
     def __init__(
@@ -74,10 +74,8 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         self.actor_optimizer = Adam(policy.actor, lr, eps=1e-8)
         self.critic_optimizer = Adam(policy.critic, lr, eps=1e-8)
         self.target = TargetNetwork(copy.deepcopy(policy.critic), self.critic_optimizer.flat)
-        learned, alpha = config.temperature
-        like = self.critic_optimizer.vector
-        self.temperature = (
-            LearnedTemperature(alpha, target_entropy, lr, like) if learned else Temperature(alpha, like)
+        self.temperature = make_temperature(
+            config.temperature, target_entropy, lr, self.critic_optimizer.vector
         )
         parts: dict[str, Stateful] = {"actor": self.actor_optimizer, "critic": self.critic_optimizer}
         parts |= {"target": self.target, "temperature": self.temperature}
@@ -92,13 +90,13 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
 
     def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         """Take one step for each batch; the first one is update number `first_update` of the run."""
-        update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), METRIC_NAMES, label)
+        update = learn_each(batch, lambda i: self._step(batch, i, first_update + i), self.metric_names, label)
         for optimizer in (self.actor_optimizer, self.critic_optimizer):
             require_finite_parameters(self.policy, optimizer.vector, label)
         return update
 
     def _step(self, batch: Transitions, i: int, update: int) -> tuple[Tensor, Tensor]:
-        """Update temperature, critics, actor and target; return `METRIC_NAMES` and absolute errors `[B]`."""
+        """Update temperature, critics, actor and target; return `metric_names` and absolute errors `[B]`."""
         policy, config = self.policy, self.config
         obs = cast_obs(batch.obs[i], self.critic_optimizer.vector)
         noise, critic_noise = self._noise(update, len(obs), self.critic_optimizer.vector)

@@ -104,28 +104,38 @@ class DerivedConfig(SACConfig):
     drops: ClassVar[dict] = DROPS
     name: str = param("sac_l2", "the algorithm", choices=("sac_l2",))
     mean_l2: float = param(0.5, "weight of the penalty")
+    OWN
 
 PLUGIN = AlgorithmPlugin(DerivedConfig, facade="derived_sac:Facade")
 """
 
 
 @pytest.mark.parametrize(
-    ("drops", "rate"), [("{}", 1e-3), ('{"learning_rate": "finds its own steps"}', 3e-4)]
+    ("drops", "own", "rate"),
+    [
+        ("{}", "", 1e-3),
+        ('{"learning_rate": "finds its own steps"}', "", 3e-4),
+        ("{}", 'learning_rate: float = param(5e-4, "Adam step size")', 5e-4),
+    ],
 )
-def test_a_plugin_inherits_the_presets_of_its_base_without_dropped_keys(
-    cli: Cli, install: Install, drops: str, rate: float
+def test_a_plugin_inherits_the_presets_of_its_base_but_for_fields_of_its_own(
+    cli: Cli, install: Install, drops: str, own: str, rate: float
 ) -> None:
-    files = {"derived_sac.py": DERIVED.replace("DROPS", drops)}
+    files = {"derived_sac.py": DERIVED.replace("DROPS", drops).replace("OWN", own)}
     install("derived-sac", {"algo.sac_l2": "derived_sac:PLUGIN"}, files)
-    shown = cli("train", "algo=sac_l2", "env=Pendulum-v1", "--cfg", "job")
-    assert shown.code == 0, shown.err
-    made = yaml.safe_load(shown.out)
-    assert made["total_steps"] == 20_000  # from SAC's preset
-    assert float(made["algo"]["learning_rate"]) == rate
+    for tuned in ([], ["tuned=sac/Pendulum-v1"], ["tuned=sac/Pendulum-v1", "env.n_envs=1"]):
+        shown = cli("train", "algo=sac_l2", "env=Pendulum-v1", *tuned, "--cfg", "job")
+        assert shown.code == 0, shown.err
+        made = yaml.safe_load(shown.out)
+        assert made["total_steps"] == 20_000  # from SAC's preset
+        assert float(made["algo"]["learning_rate"]) == rate
     assert preset_options("sac_l2", "Pendulum-v1", {}) == (
-        {"n_envs": 1} | ({"learning_rate": 1e-3} if drops == "{}" else {}),
+        {"n_envs": 1} | ({"learning_rate": 1e-3} if rate == 1e-3 else {}),
         20_000,
     )
+    assert "sac/Pendulum-v1" in cli("train", "algo=sac_l2", "--help").out
+    refused = cli("train", "algo=sac_l2", "tuned=td3/Pendulum-v1", "env=Pendulum-v1")
+    assert "this preset is for td3, but the run has algo=sac_l2" in refused.err
 
 
 def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install: Install) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Conv2d, Linear, functional
 
 from rlox.algorithms import DQN, PPO, SAC
-from rlox.algorithms.assembly.encoding import make_encoder_spec
+from rlox.algorithms.assembly.encoding import EncoderSpec, make_encoder_spec
 from rlox.configs import DQNConfig, PPOConfig
 from rlox.envs.parts_codec import codec_of
 from rlox.errors import ConfigError, ShapeError
@@ -299,3 +299,26 @@ def test_critics_with_an_encoder_append_actions_to_its_features() -> None:
     torch.testing.assert_close(values, by_hand)
     torch.testing.assert_close(torch.autograd.grad(values, [actions, *parameters], slope), found)
     torch.testing.assert_close(q_values(critics, rows, actions, members=1), by_hand[:1])
+
+
+def test_critics_of_a_class_of_their_own_keep_their_layers_behind_an_encoder() -> None:
+    class Scaled(EnsembleMLP):
+        """Critics that are multiplied by a buffer."""
+
+        def __init__(self) -> None:
+            super().__init__(2, (6 + 2, 8, 1))
+            self.register_buffer("scale", torch.tensor(3.0))
+
+        def forward(self, x: Tensor, members: int | None = None) -> Tensor:
+            return self.scale * super().forward(x, members)
+
+    encoder = Encoder(2, [ImageSpec((2, 2), False, 255.0)], ["mlp"])
+    critics = Scaled()
+    wrapped = EncoderSpec(6, lambda: encoder).wrap_ensemble(critics)
+    rows = torch.randint(0, 255, (5, encoder.dim), dtype=torch.uint8)
+    rows[:, :8] = torch.zeros(5, 2).view(torch.uint8)
+    actions = torch.randn(5, 2)
+    expected = critics(torch.cat([encoder(rows), actions], -1))
+    assert torch.equal(wrapped.with_actions(rows, actions), expected)
+    assert torch.equal(wrapped.with_actions(rows, actions, 1), expected[:1])
+    assert "critics.scale" in wrapped.state_dict()

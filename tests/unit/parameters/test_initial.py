@@ -86,3 +86,19 @@ def test_torch_and_native_runs_have_the_same_initial_bits(algo, env):
     assert torch_.keys() == native.keys()
     for name, parameter in torch_.items():
         assert torch.equal(parameter, native[name]), name
+
+
+def test_only_linear_layers_get_initial_weights() -> None:
+    class Norm(nn.Module):
+        """A scale for each member and feature."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.bias = nn.Parameter(torch.ones(2, 8)), nn.Parameter(torch.zeros(2, 8))
+
+    others = {"norm": Norm(), "conv": nn.Conv2d(3, 4, 3), "words": nn.Embedding(5, 4)}
+    net = nn.ModuleDict({"linear": nn.Linear(4, 2), **others, "critics": EnsembleMLP(2, (4, 3))})
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    init_weights(net, 0)
+    changed = {name for name, tensor in net.state_dict().items() if not torch.equal(before[name], tensor)}
+    assert changed == {"linear.weight", "linear.bias", "critics.weights.0", "critics.biases.0"}
