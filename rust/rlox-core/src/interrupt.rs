@@ -79,13 +79,21 @@ pub fn current() -> Token {
 /// # Errors
 /// [`Error::Interrupted`] if the work must stop.
 pub fn check() -> Result<()> {
-    let Some((question, token)) = CURRENT_WORK.with_borrow(Clone::clone) else { return Ok(()) };
-    token.check()?;
-    let now = Instant::now();
-    if LAST_ASKED.get().is_some_and(|last| now.duration_since(last) < PERIOD) {
+    let is_due = CURRENT_WORK.with_borrow(|work| {
+        let Some((_, token)) = work else { return Ok(false) };
+        token.check()?;
+        let now = Instant::now();
+        if LAST_ASKED.get().is_some_and(|last| now.duration_since(last) < PERIOD) {
+            return Ok(false);
+        }
+        LAST_ASKED.set(Some(now));
+        Ok(true)
+    })?;
+    if !is_due {
         return Ok(());
     }
-    LAST_ASKED.set(Some(now));
+    // cloned: the question may begin other work
+    let Some((question, token)) = CURRENT_WORK.with_borrow(Clone::clone) else { return Ok(()) };
     if question()
         && let Some(stop_flag) = &token.0
     {

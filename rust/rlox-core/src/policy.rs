@@ -99,6 +99,12 @@ pub trait Policy: Sync {
     /// If slices do not fit, or the policy does not choose actions of this kind.
     fn act(&self, input: PolicyInput<'_>, output: PolicyOutput<'_>) -> Result<()>;
 
+    /// Whether [`Policy::act`] accepts an empty slice for the values. A rollout then computes the values of
+    /// all its steps in one call of [`Policy::values`], which has less overhead.
+    fn has_separate_values(&self) -> bool {
+        false
+    }
+
     /// Computes V(o) of each observation, `[n, obs_dim]` -> `[n]`.
     ///
     /// # Errors

@@ -122,7 +122,7 @@ impl Columns<'_> {
                 return Err(error);
             }
         }
-        self.compute_next_values(policy, rollout_ends, sizes)
+        self.compute_values(policy, rollout_ends, sizes)
     }
 
     fn step(
@@ -136,12 +136,14 @@ impl Columns<'_> {
         let Sizes { n, obs_dim, action_dim, .. } = sizes;
         let (before, after) = self.obs.split_at_mut((t + 1) * n * obs_dim);
         let input = PolicyInput { obs: row(before, t, n * obs_dim), noise: &scratch.noise };
+        let values: &mut [f32] =
+            if policy.has_separate_values() { &mut [] } else { row_mut(self.values, t, n) };
         policy.act(
             input,
             PolicyOutput {
                 actions: step_actions(&mut self.actions, t, n * action_dim),
                 log_probs: row_mut(self.log_probs, t, n),
-                values: row_mut(self.values, t, n),
+                values,
             },
         )?;
         let out = StepOut {
@@ -162,11 +164,12 @@ impl Columns<'_> {
         Ok(())
     }
 
-    /// Computes the values of the states after every step.
-    fn compute_next_values(&mut self, policy: &dyn Policy, ends: &RolloutEnds, sizes: Sizes) -> Result<()> {
+    /// Computes the values that the steps did not, and those of the states after every step.
+    fn compute_values(&mut self, policy: &dyn Policy, ends: &RolloutEnds, sizes: Sizes) -> Result<()> {
         let Sizes { n, obs_dim, steps, .. } = sizes;
-        let last = row(self.obs, steps, n * obs_dim);
-        policy.values(last, row_mut(self.values, steps, n))?;
+        let first = if policy.has_separate_values() { 0 } else { steps };
+        let obs = self.obs.get(first * n * obs_dim..).unwrap_or_default();
+        policy.values(obs, self.values.get_mut(first * n..).unwrap_or_default())?;
         self.next_values.copy_from_slice(self.values.get(n..).unwrap_or_default());
         let mut values = vec![0.0; ends.positions.len()];
         check_len("final_obs", ends.obs.len(), values.len() * obs_dim, "one per end")?;

@@ -35,6 +35,7 @@ impl<'a> ActorCriticPolicy<'a> {
     }
 
     /// Acts as [`Policy::act`] does, but chooses only actions that the mask `[n, choices]` allows.
+    /// Computes values only if their slice is not empty.
     ///
     /// # Errors
     /// For slices that do not fit, a row that allows no action, and a mask for actions that are
@@ -46,31 +47,9 @@ impl<'a> ActorCriticPolicy<'a> {
         output: PolicyOutput<'_>,
     ) -> Result<()> {
         let n = output.log_probs.len();
-        check_len("values", output.values.len(), n, "one for each observation")?;
-        self.act_checked(input, action_mask, output)
-    }
-
-    /// Acts as [`Policy::act`] does, but without the critic, which costs as much as the actor.
-    ///
-    /// # Errors
-    /// For slices that do not fit.
-    pub(crate) fn act_without_values(
-        &self,
-        input: PolicyInput<'_>,
-        actions: ActionsMut<'_>,
-        log_probs: &mut [f32],
-    ) -> Result<()> {
-        self.act_checked(input, None, PolicyOutput { actions, log_probs, values: &mut [] })
-    }
-
-    /// Checks the lengths and acts. Computes values only if their slice is not empty.
-    fn act_checked(
-        &self,
-        input: PolicyInput<'_>,
-        action_mask: Option<&[bool]>,
-        output: PolicyOutput<'_>,
-    ) -> Result<()> {
-        let n = output.log_probs.len();
+        if !output.values.is_empty() {
+            check_len("values", output.values.len(), n, "one for each observation, or none")?;
+        }
         check_len("obs", input.obs.len(), n * self.net.actor.inputs(), "one for each log_prob")?;
         check_len("noise", input.noise.len(), n * self.noise().dim(), "as the policy asks for")?;
         let checked_mask = action_mask.map_or(Ok(None), |allowed| {
@@ -203,6 +182,10 @@ impl Policy for ActorCriticPolicy<'_> {
 
     fn act(&self, input: PolicyInput<'_>, output: PolicyOutput<'_>) -> Result<()> {
         self.act_masked(input, None, output)
+    }
+
+    fn has_separate_values(&self) -> bool {
+        true
     }
 
     fn values(&self, obs: &[f32], out: &mut [f32]) -> Result<()> {

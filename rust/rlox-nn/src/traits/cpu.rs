@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use rlox_core::Result;
 use rlox_core::error::{Error, check_len};
 use rlox_core::math::in_place;
-use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput};
+use rlox_core::policy::{ActionsMut, Noise, Policy, PolicyInput, PolicyOutput};
 
 use super::{ActorCritic, DeterministicPolicy, Minibatch, QFunction, StochasticPolicy, TdBatch};
 use crate::cpu::losses::{Evaluation, PpoLoss, PpoTerms, Slopes, TdLoss, TdTargets};
@@ -31,7 +31,7 @@ impl StochasticPolicy for cpu::ActorCritic {
         actions: ActionsMut<'_>,
         log_probs: &mut [f32],
     ) -> Result<()> {
-        make_policy(self, parameters).act_without_values(input, actions, log_probs)
+        make_policy(self, parameters).act(input, PolicyOutput { actions, log_probs, values: &mut [] })
     }
 }
 
