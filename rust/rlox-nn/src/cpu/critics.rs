@@ -1,5 +1,6 @@
 //! Q-values of actions that are vectors, by several critics that share no parameters.
 
+use multiversion::multiversion;
 use rlox_core::error::{Result, check_len};
 use rlox_core::{Error, Layout};
 
@@ -62,7 +63,9 @@ pub struct CriticsMemory<F> {
     /// `[members, n]`.
     q: Vec<F>,
     slopes: Vec<F>,
-    to_inputs: Vec<F>,
+    /// Rows whose gradient is not 0, and the gradients of their actions.
+    rows: Vec<usize>,
+    to_actions: Vec<F>,
 }
 
 /// Rows of observations and actions.
@@ -190,7 +193,8 @@ impl Critics {
     }
 
     /// Writes the gradient with respect to the actions, `[n, action_dim]`, to `to_actions`. `to_q`
-    /// `[members, n]` is the gradient with respect to the Q-values of the last forward pass.
+    /// `[members, n]` is the gradient with respect to the Q-values of the last forward pass. Rows of a
+    /// critic for which it is 0 add nothing and are left out.
     pub(super) fn backward<F: Number>(
         &self,
         parameters: &[F],
@@ -199,15 +203,25 @@ impl Critics {
         to_actions: &mut [F],
     ) -> Result<()> {
         let n = to_actions.len() / self.action_dim.max(1);
-        let CriticsMemory { nets, inputs, to_inputs, .. } = memory;
-        resize(to_inputs, inputs.len())?;
+        let CriticsMemory { nets, slopes, rows, to_actions: row_gradients, .. } = memory;
+        let columns = self.obs_dim..self.obs_dim + self.action_dim;
         to_actions.fill(F::ZERO);
         for ((net, memory), to_q) in self.members.iter().zip(nets).zip(to_q.chunks_exact(n.max(1))) {
-            let buffers = GradientBuffers::inputs(to_inputs.as_mut_slice());
-            net.backward(parameters, inputs, memory, to_q, buffers)?;
-            let rows = to_inputs.chunks_exact(self.obs_dim + self.action_dim);
-            for (sum, more) in to_actions.chunks_exact_mut(self.action_dim).zip(rows) {
-                for (sum, &more) in sum.iter_mut().zip(more.iter().skip(self.obs_dim)) {
+            rows.clear();
+            slopes.clear();
+            for (row, &slope) in to_q.iter().enumerate().filter(|(_, slope)| **slope != F::ZERO) {
+                rows.push(row);
+                slopes.push(slope);
+            }
+            if rows.is_empty() {
+                continue;
+            }
+            resize(row_gradients, rows.len() * self.action_dim)?;
+            net.input_gradient(parameters, memory, rows, (slopes, &columns), row_gradients)?;
+            for (&row, gradient) in rows.iter().zip(row_gradients.chunks_exact(self.action_dim)) {
+                let start = row * self.action_dim;
+                let sums = to_actions.get_mut(start..start + self.action_dim).unwrap_or_default();
+                for (sum, &more) in sums.iter_mut().zip(gradient) {
                     *sum += more;
                 }
             }
@@ -238,6 +252,7 @@ impl<F: Number> TrainState<'_, F> {
 }
 
 /// Sets target to (1 - tau) target + tau online, rounded as in torch's `lerp`.
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 pub(super) fn polyak_update<F: Number>(target: &mut [F], online: &[F], tau: f64) {
     let (rate, complement) = (F::from_f64(tau), F::from_f64(1.0 - tau));
     for (target, &online) in target.iter_mut().zip(online) {
@@ -258,6 +273,72 @@ pub(super) fn min_over_critics<F: Number>(q: &[F], n: usize, min_q: &mut Vec<F>,
         for ((row_min, row_argmin), &q) in min_q.iter_mut().zip(argmin.iter_mut()).zip(q) {
             if q < *row_min {
                 (*row_min, *row_argmin) = (q, member);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rlox_core::seed::Stream;
+
+    use super::*;
+
+    fn normals(stream: &mut Stream, n: usize) -> Vec<f32> {
+        let mut out = vec![0.0; n];
+        stream.fill_normal(&mut out);
+        out
+    }
+
+    /// Returns the gradient of the actions from whole passes of every critic over every row.
+    fn whole_passes(
+        critics: &Critics,
+        parameters: &[f32],
+        memory: &mut CriticsMemory<f32>,
+        to_q: &[f32],
+    ) -> Vec<f32> {
+        let width = critics.obs_dim + critics.action_dim;
+        let n = to_q.len() / critics.members.len();
+        let mut sums = vec![0.0_f32; n * critics.action_dim];
+        for (member, net) in critics.members.iter().enumerate() {
+            let mut to_inputs = vec![0.0; n * width];
+            let buffers = GradientBuffers::inputs(&mut to_inputs);
+            let slopes = &to_q[member * n..(member + 1) * n];
+            net.backward(parameters, &memory.inputs, &mut memory.nets[member], slopes, buffers).unwrap();
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let (row, column) = (i / critics.action_dim, critics.obs_dim + i % critics.action_dim);
+                *sum += to_inputs[row * width + column];
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn rows_without_a_gradient_are_left_out_and_the_others_keep_their_bits() {
+        for activation in Activation::ALL {
+            for hidden in [vec![], vec![2], vec![5, 19], vec![64, 64]] {
+                let (members, obs_dim, action_dim, n) = (2, 17, 2, 33);
+                let architecture = CriticsArchitecture { members, obs_dim, action_dim, hidden, activation };
+                let layout = Layout::aligned(16, architecture.parameter_shapes()).unwrap();
+                let critics = Critics::new(&layout, &architecture).unwrap();
+                let mut stream = Stream::new(3, activation.name(), 0);
+                let parameters = normals(&mut stream, layout.len());
+                let (obs, actions) =
+                    (normals(&mut stream, n * obs_dim), normals(&mut stream, n * action_dim));
+                let mut memory = CriticsMemory::default();
+                let pairs = StateActionPairs { obs: &obs, actions: &actions };
+                critics.forward(&parameters, pairs, members, &mut memory).unwrap();
+                let all = normals(&mut stream, members * n);
+                let some: Vec<f32> =
+                    all.iter().enumerate().map(|(i, &slope)| if i % 3 == 0 { slope } else { 0.0 }).collect();
+                let second_only = [vec![0.0; n], all[n..].to_vec()].concat();
+                for to_q in [all, some, second_only, vec![0.0; members * n]] {
+                    let mut to_actions = vec![f32::NAN; n * action_dim];
+                    critics.backward(&parameters, &mut memory, &to_q, &mut to_actions).unwrap();
+                    let expected = whole_passes(&critics, &parameters, &mut memory, &to_q);
+                    let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                    assert_eq!(bits(to_actions), bits(expected));
+                }
             }
         }
     }

@@ -58,15 +58,21 @@ impl Dense {
         F::multiply(to_y, Matrix::new(x, n, self.inputs), true, weight_gradient)
     }
 
-    /// Computes the gradient with respect to `x` from that with respect to `y`.
-    pub(super) fn backward<F: Number>(&self, parameters: &[F], to_y: &[F], to_x: &mut [F]) -> Result<()> {
+    /// Computes the gradient with respect to these `columns` of `x` from that with respect to `y`.
+    pub(super) fn backward<F: Number>(
+        &self,
+        parameters: &[F],
+        to_y: &[F],
+        columns: &Range<usize>,
+        to_x: &mut [F],
+    ) -> Result<()> {
         let weight = part(parameters, &self.weight);
         if self.is_narrow() {
-            input_gradient(weight, to_y, to_x, self.inputs, self.outputs);
+            input_gradient((weight, self.inputs), to_y, columns, to_x, self.outputs);
             return Ok(());
         }
         let n = to_y.len() / self.outputs;
-        let weight = Matrix::new(weight, self.outputs, self.inputs);
+        let weight = Matrix::of_columns(weight, self.outputs, self.inputs, columns);
         F::multiply(Matrix::new(to_y, n, self.outputs), weight, false, to_x)
     }
 }
@@ -127,12 +133,19 @@ fn add_outer<F: Number>(weight_gradient: &mut [F], x: &[F], to_y: &[F], outputs:
     }
 }
 
-/// Computes `to_x` = `to_y` W.
+/// Computes these columns of `to_y` W. The rows of W have `inputs` numbers.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
-fn input_gradient<F: Number>(weight: &[F], to_y: &[F], to_x: &mut [F], inputs: usize, outputs: usize) {
-    for (to_x, to_y) in to_x.chunks_exact_mut(inputs).zip(to_y.chunks_exact(outputs)) {
+fn input_gradient<F: Number>(
+    (weight, inputs): (&[F], usize),
+    to_y: &[F],
+    columns: &Range<usize>,
+    to_x: &mut [F],
+    outputs: usize,
+) {
+    for (to_x, to_y) in to_x.chunks_exact_mut(columns.len().max(1)).zip(to_y.chunks_exact(outputs)) {
         to_x.fill(F::ZERO);
         for (weight, &slope) in weight.chunks_exact(inputs).zip(to_y) {
+            let weight = weight.get(columns.clone()).unwrap_or_default();
             for (to_x, &weight) in to_x.iter_mut().zip(weight) {
                 *to_x += slope * weight;
             }

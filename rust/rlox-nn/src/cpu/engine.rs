@@ -1,6 +1,7 @@
 //! The engine that learns from rollouts: networks over the caller's parameters, and buffers of an
 //! update.
 
+use multiversion::multiversion;
 use rlox_core::{Error, Layout, Result};
 
 use super::actor_critic::{ActorCritic, ActorCriticMemory};
@@ -52,7 +53,7 @@ impl<F: Number> OnPolicyEngine<F> {
 /// [`Error::NonFinite`] with the name of the first parameter that is not finite.
 pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> Result<()> {
     // In a healthy run this one pass over the parameters is the only cost.
-    if parameters.iter().fold(true, |all, value| all & value.to_f64().is_finite()) {
+    if are_finite(parameters) {
         return Ok(());
     }
     for (name, _, range) in layout.arrays() {
@@ -64,6 +65,11 @@ pub(super) fn check_parameters<F: Number>(layout: &Layout, parameters: &[F]) -> 
         }
     }
     Ok(())
+}
+
+#[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
+fn are_finite<F: Number>(values: &[F]) -> bool {
+    values.iter().fold(true, |all, value| all & value.to_f64().is_finite())
 }
 
 /// # Errors

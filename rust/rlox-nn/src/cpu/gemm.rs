@@ -2,13 +2,15 @@
 //!
 //! This is the only module of the crate with unsafe code, and the call of `matrixmultiply` is the
 //! only unsafe block: it takes pointers. It is sound because [`multiply`] continues only if the
-//! sizes fit one another and each matrix has exactly rows times columns numbers, in row-major order
-//! or as the transpose of it. So every address that is used lies within its slice, and the result
-//! is borrowed exclusively.
+//! sizes fit one another and the slice of each matrix has all of its numbers, in row-major order or
+//! as the transpose of it. So every address that is used lies within its slice, and the result is
+//! borrowed exclusively.
 //!
 //! A number of the result depends on its row of a, its column of b and the CPU, not on the number
 //! of other rows and columns.
 #![allow(unsafe_code)]
+
+use std::ops::Range;
 
 use rlox_core::math::Float;
 use rlox_core::{Error, Result};
@@ -32,6 +34,8 @@ pub struct Matrix<'a, F> {
     values: &'a [F],
     rows: usize,
     columns: usize,
+    /// The distance from a row in `values` to the next one.
+    stride: usize,
     /// Whether `values` are the rows of the transpose.
     transposed: bool,
 }
@@ -40,22 +44,37 @@ impl<'a, F> Matrix<'a, F> {
     /// Returns the matrix of `rows` rows that `values` holds one after the other.
     #[must_use]
     pub const fn new(values: &'a [F], rows: usize, columns: usize) -> Self {
-        Self { values, rows, columns, transposed: false }
+        Self { values, rows, columns, stride: columns, transposed: false }
+    }
+
+    /// Returns some columns of the matrix that [`Matrix::new`] returns.
+    #[must_use]
+    pub fn of_columns(values: &'a [F], rows: usize, stride: usize, columns: &Range<usize>) -> Self {
+        let values = values.get(columns.start..).unwrap_or_default();
+        Self { values, rows, columns: columns.len(), stride, transposed: false }
     }
 
     /// Returns the transpose.
     #[must_use]
     pub const fn transposed(self) -> Self {
-        let Self { values, rows, columns, transposed } = self;
-        Self { values, rows: columns, columns: rows, transposed: !transposed }
+        let Self { values, rows, columns, stride, transposed } = self;
+        Self { values, rows: columns, columns: rows, stride, transposed: !transposed }
     }
 
-    /// Returns the distance from a number to the next row and to the next column; None unless there
-    /// are `rows` times `columns` numbers.
+    /// Returns the distance from a number to the next row and to the next column; None unless the
+    /// slice has the numbers of all rows, and no more if the matrix has all columns.
     fn strides(&self) -> Option<(isize, isize)> {
-        let (rows, columns) = (isize::try_from(self.rows).ok()?, isize::try_from(self.columns).ok()?);
-        let fits = self.rows.checked_mul(self.columns) == Some(self.values.len());
-        fits.then_some(if self.transposed { (1, rows) } else { (columns, 1) })
+        let (n, width) = if self.transposed { (self.columns, self.rows) } else { (self.rows, self.columns) };
+        let stride = isize::try_from(self.stride).ok()?;
+        let len = self.values.len();
+        let fits = if width == self.stride {
+            n.checked_mul(width) == Some(len)
+        } else {
+            let end =
+                n.checked_sub(1).map_or(Some(0), |last| last.checked_mul(self.stride)?.checked_add(width));
+            width < self.stride && end.is_some_and(|end| end <= len)
+        };
+        fits.then_some(if self.transposed { (1, stride) } else { (stride, 1) })
     }
 }
 
@@ -77,8 +96,8 @@ macro_rules! impl_number {
                     return Err(size_error(&a, &b, c.len()));
                 };
                 let beta = if add { 1.0 } else { 0.0 };
-                // SAFETY: see the head of the module; the strides are those of whole slices of the
-                // lengths m k, k n and m n, which were checked.
+                // SAFETY: see the head of the module; the strides are those of m k, k n and m n
+                // numbers within their slices, which was checked.
                 unsafe {
                     $gemm(
                         m,
@@ -148,6 +167,22 @@ mod tests {
     }
 
     #[test]
+    fn a_product_of_some_columns_has_the_columns_of_the_whole_product() {
+        let (rows, depth, width) = (5, 7, 9);
+        let (a, b, mut whole) =
+            (numbers(rows * depth, 1), numbers(depth * width, 2), vec![0.0; rows * width]);
+        let a = Matrix::new(&a, rows, depth);
+        f64::multiply(a, Matrix::new(&b, depth, width), false, &mut whole).unwrap();
+        for columns in [0..width, 0..2, 3..4, 6..width] {
+            let mut part = vec![f64::NAN; rows * columns.len()];
+            f64::multiply(a, Matrix::of_columns(&b, depth, width, &columns), false, &mut part).unwrap();
+            let expected: Vec<f64> =
+                whole.chunks(width).flat_map(|row| row[columns.clone()].to_vec()).collect();
+            assert_eq!(part, expected);
+        }
+    }
+
+    #[test]
     fn sizes_that_do_not_fit_are_refused_before_an_address_is_used() {
         let (a, b, mut c) = ([0.0_f32; 6], [0.0; 6], [0.0; 4]);
         let error_message = |a: Matrix<'_, f32>, b: Matrix<'_, f32>, c: &mut [f32]| {
@@ -162,6 +197,9 @@ mod tests {
             error_message(Matrix::new(&a, usize::MAX, 3), three, &mut c),
             error_message(two, three, &mut [0.0; 5]),
             error_message(two, three, &mut []),
+            error_message(two, Matrix::of_columns(&b, 3, 2, &(1..3)), &mut c),
+            error_message(two, Matrix::of_columns(&b, 3, 3, &(1..3)), &mut c),
+            error_message(two, Matrix::of_columns(&b, 3, usize::MAX, &(1..3)), &mut c),
         ] {
             assert!(message.starts_with("internal error: a product of "), "{message}");
         }

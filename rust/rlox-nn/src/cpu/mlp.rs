@@ -1,5 +1,7 @@
 //! Multilayer perceptrons over a parameter vector that the caller owns.
 
+use std::ops::Range;
+
 use rlox_core::error::{Error, Result, check_len};
 use rlox_core::{Layout, interrupt};
 
@@ -33,6 +35,8 @@ pub struct Memory<F> {
     slopes: Vec<Vec<F>>,
     /// The gradients with respect to a layer's outputs and to its inputs.
     gradients: [Vec<F>; 2],
+    /// Rows of a layer's outputs, or of its derivatives.
+    chosen: Vec<F>,
 }
 
 /// The slices that receive the gradients of a backward pass.
@@ -240,13 +244,52 @@ impl Mlp {
             }
             let Some(before) = before else {
                 return match &mut buffers.inputs {
-                    Some(to_inputs) => layer.backward(parameters, above, to_inputs),
+                    Some(to_inputs) => layer.backward(parameters, above, &(0..layer.inputs), to_inputs),
                     None => Ok(()),
                 };
             };
             resize(below, rows * layer.inputs)?;
-            layer.backward(parameters, above, below)?;
+            layer.backward(parameters, above, &(0..layer.inputs), below)?;
             self.activation.backward(below, inputs, slopes.get(before).map_or(&[], Vec::as_slice));
+            std::mem::swap(above, below);
+        }
+        Ok(())
+    }
+
+    /// Computes the gradient with respect to these `columns` of the inputs, `[rows, columns]`, from
+    /// that with respect to the outputs, `[rows, outputs]`, for `rows` of the last [`Mlp::forward`]
+    /// with the same `parameters`.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] for slices of other lengths.
+    pub(super) fn input_gradient<F: Number>(
+        &self,
+        parameters: &[F],
+        memory: &mut Memory<F>,
+        rows: &[usize],
+        (to_outputs, columns): (&[F], &Range<usize>),
+        to_inputs: &mut [F],
+    ) -> Result<()> {
+        let Memory { rows: n, outputs, slopes, gradients: [above, below], chosen } = memory;
+        let derivatives = if self.activation.keeps_slopes() { slopes } else { outputs };
+        let mut times_slopes = |gradient: &mut [F], layer: usize, width: usize| {
+            let all = derivatives.get(layer).map_or(&[][..], Vec::as_slice);
+            let values = choose_rows(all, (*n, width), rows, chosen);
+            self.activation.backward(gradient, values, values);
+        };
+        above.clear();
+        above.extend_from_slice(to_outputs);
+        if self.has_output_activation {
+            times_slopes(above, self.layers.len().saturating_sub(1), self.outputs());
+        }
+        for (i, layer) in self.layers.iter().enumerate().rev() {
+            interrupt::check()?;
+            let Some(before) = i.checked_sub(1) else {
+                return layer.backward(parameters, above, columns, to_inputs);
+            };
+            resize(below, rows.len() * layer.inputs)?;
+            layer.backward(parameters, above, &(0..layer.inputs), below)?;
+            times_slopes(below, before, layer.inputs);
             std::mem::swap(above, below);
         }
         Ok(())
@@ -258,6 +301,23 @@ impl Mlp {
         check_len("inputs", x, x / inputs * inputs, "whole rows")?;
         Ok(x / inputs)
     }
+}
+
+/// Returns these rows of `all` `[n, width]`, copied to `chosen` unless they are all n rows.
+fn choose_rows<'a, F: Number>(
+    all: &'a [F],
+    (n, width): (usize, usize),
+    rows: &[usize],
+    chosen: &'a mut Vec<F>,
+) -> &'a [F] {
+    if rows.len() == n {
+        return all;
+    }
+    chosen.clear();
+    for row in rows {
+        chosen.extend_from_slice(all.get(row * width..(row + 1) * width).unwrap_or_default());
+    }
+    chosen
 }
 
 /// Returns `len` zeros.
