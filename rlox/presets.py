@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from rlox.configs import ALGO_CONFIGS, BUFFER_CONFIGS, nearest
 from rlox.configs.arguments import arguments_of
 from rlox.configs.params import default_of
@@ -45,6 +43,8 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
     if full_name not in available:
         hint = f"; there is {', '.join(available)}" if available else "; there is none for this algorithm"
         raise UnknownNameError(f"no tuned preset {full_name}{nearest(full_name, available) or hint}")
+    from omegaconf import OmegaConf  # here: help and TAB completion need only the names
+
     data: Any = OmegaConf.to_container(OmegaConf.load(_FOLDER / f"{full_name}.yaml"))
     own_fields = fields_of_its_own(algo, full_name.partition("/")[0])
     arguments = arguments_of(ALGO_CONFIGS[algo]).values()

@@ -17,7 +17,7 @@ def on(env_id: str) -> dict[str, str]:
 
 SPEC = AlgorithmSpec(
     facade=BC,
-    small={"n_envs": 1, "seed": 2, "batch_size": 8, "net_arch": (16,), "anneal_lr": True},
+    small={"n_envs": 1, "seed": 2, "batch_size": 8, "backend": "torch", "net_arch": (16,), "anneal_lr": True},
     cases={
         "discrete": on("CartPole-v1"),
         "box": on("Pendulum-v1"),

@@ -9,7 +9,7 @@ from .bc import on
 
 SPEC = AlgorithmSpec(
     facade=IQL,
-    small={"n_envs": 1, "seed": 2, "batch_size": 8, "net_arch": (16,)},
+    small={"n_envs": 1, "seed": 2, "batch_size": 8, "backend": "torch", "net_arch": (16,)},
     cases={
         "box": on("Pendulum-v1"),
         "native": {**on("Pendulum-v1"), "backend": "native", "anneal_lr": True},

@@ -9,7 +9,7 @@ from .bc import on
 
 SPEC = AlgorithmSpec(
     facade=TD3BC,
-    small={"n_envs": 1, "seed": 2, "batch_size": 8, "net_arch": (16,), "anneal_lr": True},
+    small={"n_envs": 1, "seed": 2, "batch_size": 8, "backend": "torch", "net_arch": (16,), "anneal_lr": True},
     cases={
         "box": on("Pendulum-v1"),
         "native": {**on("Pendulum-v1"), "backend": "native"},
