@@ -19,6 +19,7 @@ from rlox.presets import preset_algorithms
 from rlox_cli.config.options import group_options
 from rlox_cli.config.run_schema import ALGO, RUN
 from rlox_cli.config.schema import Schema
+from rlox_cli.config.variants import resolve_variant
 from rlox_cli.search.settings import SEARCH
 from rlox_cli.shell import messages
 from rlox_cli.shell.help import value_text
@@ -152,7 +153,7 @@ def _with_presets_of_algorithm(overrides: Sequence[str], folders: Sequence[Path]
     """Return the overrides with `tuned=sac/ID` as `tuned=NAME/ID` for a plugin NAME that derives from SAC.
 
     `NAME/ID` leaves out the fields that are the plugin's own. Raises `ConfigError` for a preset of another
-    algorithm: its keys would be unknown.
+    algorithm, whose keys would be unknown, and if a file of the plugin itself answers to `NAME/ID`.
     """
     algorithms = {
         option.tags[0]
@@ -171,7 +172,15 @@ def _with_presets_of_algorithm(overrides: Sequence[str], folders: Sequence[Path]
                 f"algo={owner}, or tuned=null"
             )
         derived = sorted(algorithms - {owner})
-        return f"{derived[0]}/{env}" if len(algorithms) == len(derived) == 1 else preset
+        if not len(algorithms) == len(derived) == 1:
+            return preset
+        own_preset = f"{derived[0]}/{env}"
+        if resolve_variant(f"tuned/{own_preset}", folders) != f"tuned/{preset}":
+            raise ConfigError(
+                f"tuned={preset}: {derived[0]} has a preset of its own for this environment, and the two "
+                f"would be confused; choose tuned={own_preset}, or tuned=null"
+            )
+        return own_preset
 
     pairs = [o.partition("=") for o in overrides]
     return [

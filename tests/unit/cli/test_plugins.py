@@ -138,6 +138,25 @@ def test_a_plugin_inherits_the_presets_of_its_base_but_for_fields_of_its_own(
     assert "this preset is for td3, but the run has algo=sac_l2" in refused.err
 
 
+def test_a_preset_of_the_base_is_refused_where_the_plugin_has_one_of_its_own(
+    cli: Cli, install: Install, tmp_path: Path
+) -> None:
+    files = {"derived_sac.py": DERIVED.replace("DROPS", "{}").replace("OWN", "")}
+    install("derived-sac", {"algo.sac_l2": "derived_sac:PLUGIN"}, files)
+    preset = tmp_path / "conf" / "tuned" / "sac_l2" / "Pendulum-v1.yaml"
+    preset.parent.mkdir(parents=True)
+    preset.write_text("# @package _global_\ntotal_steps: 777\n")
+    folder = str(preset.parents[2])
+    command = ("train", "algo=sac_l2", "env=Pendulum-v1", "--config-dir", folder, "--cfg", "job")
+    for tuned in ([], ["tuned=sac_l2/Pendulum-v1"]):
+        assert yaml.safe_load(cli(*command, *tuned).out)["total_steps"] == 777
+    refused = cli(*command, "tuned=sac/Pendulum-v1")
+    assert refused.code == 2
+    assert "choose tuned=sac_l2/Pendulum-v1, or tuned=null" in refused.err
+    preset.unlink()
+    assert yaml.safe_load(cli(*command, "tuned=sac/Pendulum-v1").out)["total_steps"] == 20_000
+
+
 def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install: Install) -> None:
     points = {
         "algo.mine": "mine:A",
