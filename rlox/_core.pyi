@@ -357,9 +357,9 @@ class Explorer:
 
 @final
 class ReplayIteration:
-    """Collects steps, stores them and learns from batches of the buffer in one call. The results equal
-    those of `Explorer.collect`, `push_batch`, `sample` and the engine's `learn` in sequence, bit
-    for bit.
+    """Collects steps, stores them and learns from batches of the buffer, for one training or several, in
+    one call. The results equal those of `Explorer.collect`, `push_batch`, `sample` and the engine's
+    `learn` in sequence for each training, bit for bit.
 
     Args:
         explorer: the explorer that acts; its engine learns.
@@ -380,32 +380,42 @@ class ReplayIteration:
         given: number of steps, from the first on, whose actions are already in `actions`.
         n_step: number of steps of the returns in the batches.
         gamma: discount, in [0, 1].
+        trainings: number of trainings; each one makes T / trainings steps first.
 
     Raises:
-        ConfigError: `n_step` or `gamma` is out of range.
+        ConfigError: `n_step`, `gamma` or `trainings` is out of range.
     """
 
-    def __new__(cls, explorer: Explorer, envs: VecEnv, buffer: ReplayBuffer | PrioritizedReplayBuffer, batch: dict[str, Any], parameters: ArrayLike, obs: NDArray[np.float32], next_obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], totals: NDArray[np.float64], lengths: NDArray[np.int64], noise: ArrayLike | None=None, bounds: tuple[ArrayLike, ArrayLike] | None=None, *, given: int, n_step: int, gamma: float) -> ReplayIteration:
+    def __new__(cls, explorer: Explorer, envs: VecEnv, buffer: ReplayBuffer | PrioritizedReplayBuffer, batch: dict[str, Any], parameters: ArrayLike, obs: NDArray[np.float32], next_obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], totals: NDArray[np.float64], lengths: NDArray[np.int64], noise: ArrayLike | None=None, bounds: tuple[ArrayLike, ArrayLike] | None=None, *, given: int, n_step: int, gamma: float, trainings: int=1) -> ReplayIteration:
         ...
 
-    def learn(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Collects steps, stores them and draws batches, then calls the engine's `learn` with these
-        arguments.
+    def learn(self, *args: Any, **kwargs: Any) -> list[dict[str, float]]:
+        """For each training collects its steps, stores them and draws batches, then calls the engine's
+        `learn` with these arguments. With several trainings the ninth argument, `noise`, has a leading
+        axis `[trainings]`, and `first` counts on from training to training.
 
         Returns:
-            The result of `learn`.
+            The result of `learn` for each training.
 
         Raises:
             ShapeError: an array has another shape or dtype, or shares memory with another argument.
-            ConfigError: the buffer has another type, or the environments have another kind of
-                actions.
+            ConfigError: the buffer has another type, the environments have another kind of actions, or
+                the steps do not divide among the trainings.
             NonFiniteError: a collected column, a loss, gradient or parameter is NaN or infinite.
         """
 
     @property
-    def collected(self) -> bool:
-        """Whether the last call stored its steps. If it did, an error of that call came from sampling or
-        learning.
+    def trainings(self) -> int:
+        """Number of trainings of a call."""
+
+    @property
+    def stored(self) -> int:
+        """Number of trainings of the last call whose steps are stored."""
+
+    @property
+    def learned(self) -> int:
+        """Number of complete trainings of the last call. If it is smaller than `stored`, an error of that
+        call came from sampling or learning.
         """
 
     @property

@@ -79,6 +79,11 @@ class CallbackRunner:
         self.callbacks, self.logger = make_callbacks(callbacks), require_logger(logger)
         self._episodes_since_update: dict[int, list[Episode]] = {}
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there are callbacks or a logger."""
+        return bool(self.callbacks) or self.logger is not None
+
     def start_training(self, algo: Any, total_timesteps: int) -> None:
         """Call `on_training_start` of every callback."""
         for callback in self.callbacks:
@@ -100,7 +105,7 @@ class CallbackRunner:
         updates: int,
     ) -> bool:
         """Report a rollout, and its `updates` if there are any; return whether training continues."""
-        if not (self.callbacks or self.logger):
+        if not self.is_used:
             return True
         metrics, keep_training = summary(), True
         if self.logger and updates:

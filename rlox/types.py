@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
@@ -51,7 +52,8 @@ class Clock:
     """Counts environment steps (of all environments together), updates and gradient samples of a run.
 
     `unit` names the counter that the run's total, its intervals and its checkpoints use. `horizon` is the
-    total, 0 if there is none.
+    total, 0 if there is none. Hooks have to be called when the count passes a multiple of one of
+    `hook_intervals` (0: never); in between, a source may put several trainings into one update.
     """
 
     env_steps: int = 0
@@ -59,6 +61,7 @@ class Clock:
     samples: int = 0
     unit: Unit = "env_steps"
     horizon: int = 0
+    hook_intervals: tuple[int, ...] = field(default=(1,), compare=False)
 
     @property
     def now(self) -> int:
@@ -67,9 +70,20 @@ class Clock:
         return count
 
     @property
+    def text(self) -> str:
+        """The progress, as in `1,000 of 20,000 env_steps`."""
+        return f"{self.now:,} of {self.horizon:,} {self.unit}"
+
+    @property
     def units_left(self) -> int:
         """Units left until the horizon, at least 0."""
         return max(self.horizon - self.now, 0)
+
+    @property
+    def units_to_hooks(self) -> int:
+        """Units until hooks have to be called, at least 1."""
+        intervals = (every for every in self.hook_intervals if every)
+        return min((every - self.now % every for every in intervals), default=sys.maxsize)
 
     @property
     def remaining(self) -> float:
@@ -130,8 +144,9 @@ class Progress:
 class Update:
     """The result of one learner update; `count` and `samples` are increments.
 
-    `columns` are written back to the source's rows with the given `indices`: `priorities` `[n]` are absolute
-    errors for a prioritized buffer, any other name is a column of the buffer.
+    `metrics` are means over `trainings` trainings, each of one or more batches. `columns` are written back to
+    the source's rows with the given `indices`: `priorities` `[n]` are absolute errors for a prioritized
+    buffer, any other name is a column of the buffer.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -139,6 +154,7 @@ class Update:
     samples: int = 0
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     indices: NDArray[np.uint64] | None = None  # [n]
+    trainings: int = 1
 
 
 NO_UPDATE = Update()
@@ -357,17 +373,25 @@ def _field_to_device(value: Any, device: torch.device) -> Any:
     return value
 
 
-def update_label(batch: Transitions[Any], clock: Clock) -> str:
-    """Name an update for messages."""
-    return f"update {clock.updates} (env_steps {batch.env_steps})"
+def update_label(batch: Transitions[Any], clock: Clock, earlier_trainings: int = 0) -> str:
+    """Name an update for messages; it followed `earlier_trainings` of the same size in one call."""
+    updates = clock.updates + earlier_trainings * len(batch)
+    env_steps = batch.env_steps + earlier_trainings * (batch.env_steps - clock.env_steps)
+    return f"update {updates} (env_steps {env_steps})"
 
 
 def build_update(
-    batch: Transitions[Any], metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
+    batch: Transitions[Any],
+    metrics: Mapping[str, float],
+    errors: NDArray[np.floating[Any]] | None,
+    trainings: int = 1,
 ) -> Update:
-    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows."""
-    samples = math.prod(batch.rewards.shape)
+    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows.
+
+    Several `trainings` learned from as many batches each.
+    """
+    samples = trainings * math.prod(batch.rewards.shape)
     if batch.weights is None or errors is None:
-        return Update(metrics, len(batch), samples)
+        return Update(metrics, trainings * len(batch), samples, trainings=trainings)
     priorities = np.abs(errors.ravel()).astype(np.float64)
     return Update(metrics, len(batch), samples, {"priorities": priorities}, batch.indices.ravel())

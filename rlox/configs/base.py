@@ -114,6 +114,12 @@ class AlgorithmConfig:
         anneal = anneal_switches(kind).get(field)
         return value * remaining if anneal and getattr(self, anneal) else value
 
+    def is_constant(self, field: str) -> bool:
+        """Return whether a schedulable field keeps its value over the run."""
+        kind: Any = type(self)
+        anneal = anneal_switches(kind).get(field)
+        return is_constant(getattr(self, field)) and not (anneal and getattr(self, anneal))
+
     def initial(self, field: str) -> float:
         """Return a field's value at the start; 0 for a saved callable that was not given again."""
         return self.at(field, 1.0) if is_known(getattr(self, field)) else 0.0

@@ -183,6 +183,11 @@ class RunConfig:
         """`total_steps` rounded up to whole batches."""
         return -(-self.total_steps // self.batch_steps) * self.batch_steps
 
+    @property
+    def hook_intervals(self) -> tuple[int, ...]:
+        """Steps between log rows, evaluations and checkpoints; 0 for none."""
+        return self.log.every, self.eval.every, self.checkpoint.every
+
 
 # Keys outside of any group that concern text.
 TEXT_KEYS = ("task", "model", "dataset", "eval_dataset", "tokenizer")

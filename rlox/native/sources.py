@@ -15,7 +15,7 @@ from rlox.native.exploration import NativeExplorationPolicy
 from rlox.native.policy import NativePolicy
 from rlox.native.q_policy import NativeQPolicy
 from rlox.native.vector_policies import NativeDeterministicPolicy, NativeSquashedPolicy
-from rlox.sources.replay import MAX_TICK_BATCHES, ReplaySource
+from rlox.sources.replay import MAX_TICK_BATCHES, MAX_TICK_ROWS, ReplaySource
 from rlox.sources.rollout import RolloutSource
 from rlox.stopping import raise_if_expired
 from rlox.types import Clock, FusedUpdate, Progress, Rollout, Transitions, Update
@@ -61,6 +61,8 @@ class FusedSource(RolloutSource):
 
 
 Array = NDArray[Any]
+# Several trainings in one call have at most this many batches, so that signals are soon served.
+MAX_CALL_BATCHES = 16
 # The arguments of `_core.Explorer.collect` from the observations on.
 CollectArguments = tuple[
     Array, Array, Array, Array, Array, Array, Array, Array, Array | None, tuple[Array, Array] | None
@@ -73,6 +75,10 @@ class FusedReplayLearner(Protocol):
 
     native: NativeQPolicy | NativeSquashedPolicy | NativeDeterministicPolicy
 
+    @property
+    def learns_repeatedly(self) -> bool:
+        """Whether several trainings can follow one another in one call, with the same settings."""
+
     def iterate(self, iteration: ReplayIteration, batch: Transitions[Array], clock: Clock) -> Update:
         """Make the steps of `iteration`, draw `batch` into its arrays and learn from it."""
 
@@ -80,9 +86,11 @@ class FusedReplayLearner(Protocol):
 class NativeReplaySource(ReplaySource):
     """A `ReplaySource` that steps up to a training, samples and learns in one call.
 
-    The call only makes the steps if no batch is due, if that number of batches was never sampled before, or
-    if sampled arrays are converted afterwards (stacked frames, packed integers, hindsight). Environments that
-    are not native or are normalised take one call per step. The results are bit-identical.
+    Where hooks need not be called after each training, a call makes several trainings of the same size, and
+    returns the means of their metrics. The call only makes the steps if no batch is due, if that number of
+    batches was never sampled before, or if sampled arrays are converted afterwards (stacked frames, packed
+    integers, hindsight). Environments that are not native or are normalised take one call per step. The
+    results are bit-identical.
     """
 
     exploration: NativeExplorationPolicy
@@ -103,8 +111,27 @@ class NativeReplaySource(ReplaySource):
         sample = self.replay_sampler.output_arrays(n_batches, self.env_steps + n_steps * self.env.n_envs)
         if sample is None:
             return super().next(clock)
-        fused_update = self._fused_update(clock, core, n_steps, n_due, sample)
+        trainings = self._trainings_ahead(clock, n_steps, n_due) if n_due == n_batches else 1
+        fused_update = self._fused_update(clock, core, n_steps, n_due, sample, trainings)
         return fused_update, Progress() if self._pending_batches else self._report()
+
+    def _trainings_ahead(self, clock: Clock, n_steps: int, n_due: int) -> int:
+        """Count the trainings of one call, which have `n_steps` steps and `n_due` batches each.
+
+        The call ends where hooks have to be called. Rows with priorities take one training a call: each
+        changes how the next batches are drawn.
+        """
+        if not self.learner.learns_repeatedly or self.replay_sampler.batches_at_once is not None:
+            return 1
+        n: int = n_steps * self.env.n_envs  # environment steps of a training
+        most = min(MAX_CALL_BATCHES // n_due, MAX_TICK_ROWS // n_steps, -(-clock.units_to_hooks // n))
+        if clock.units_left:
+            most = min(most, clock.units_left // n)
+        for i in range(1, most):
+            start = self.env_steps + i * n
+            if (self._steps_to_training(start), self._batches_due(start, start + n)) != (n_steps, n_due):
+                return i
+        return max(most, 1)
 
     def _fused_update(
         self,
@@ -113,10 +140,14 @@ class NativeReplaySource(ReplaySource):
         n_steps: int,
         n_due: int,
         sample: tuple[dict[str, Any], Transitions[Array]],
+        trainings: int,
     ) -> FusedUpdate:
-        """Make the fused call; if it fails while learning, the collected steps stay stored."""
-        self._prepare_steps(n_steps)
-        collect_arguments, n_random = self._collect_arguments(n_steps, clock)
+        """Make the fused call of trainings with `n_steps` steps each.
+
+        If it fails, the steps of complete trainings stay stored, and those of one that failed while learning.
+        """
+        self._prepare_steps(trainings * n_steps)
+        collect_arguments, n_random = self._collect_arguments(trainings * n_steps, clock)
         self.replay_sampler.set_beta(1.0 - clock.remaining)
         self.replay_sampler.last_sample, batch = sample
         iteration = ReplayIteration(
@@ -127,21 +158,25 @@ class NativeReplaySource(ReplaySource):
             self.exploration.vector,
             *collect_arguments,
             given=n_random,
+            trainings=trainings,
             **self.replay_sampler.return_settings,
         )
-        nonfinite_error = None
+        nonfinite_error, has_lost_steps = None, False
         try:
             update = self.learner.iterate(iteration, batch, clock)
         except BaseException as error:
-            self.is_mid_update = iteration.collected
-            if not iteration.collected:
-                nonfinite_error = self._drop_steps(n_steps, error)
+            self.is_mid_update = iteration.stored > 0
+            has_lost_steps = iteration.learned == iteration.stored
+            if has_lost_steps and isinstance(error, NonFiniteError):
+                nonfinite_error = self._locate_nonfinite((iteration.stored + 1) * n_steps)
             if nonfinite_error is None:
                 raise
         finally:
-            if iteration.collected:
-                self._count_steps(n_steps, iteration.episodes())
+            if iteration.stored:
+                self._count_steps(iteration.stored * n_steps, iteration.episodes())
                 self._pending_batches = n_due - len(batch)
+            if has_lost_steps:
+                self._discard_steps(self.vector_steps, len(self._episodes))
         if nonfinite_error is not None:
             raise nonfinite_error
         return FusedUpdate(update, iteration.seconds)
@@ -154,16 +189,13 @@ class NativeReplaySource(ReplaySource):
         self._n_filled = n_steps
         self._obs[:] = self._step_arrays.obs[n_steps]
 
-    def _drop_steps(self, n_steps: int, error: BaseException) -> NonFiniteError | None:
-        """Discard steps that were not stored; return an error that locates a non-finite number, if any."""
+    def _locate_nonfinite(self, n_steps: int) -> NonFiniteError | None:
+        """Return an error that locates the non-finite number in the first `n_steps` steps, if any."""
+        self._n_filled = n_steps
         try:
-            if isinstance(error, NonFiniteError):
-                self._n_filled = n_steps
-                self._step_arrays.require_finite(n_steps, self.env_steps)
-        except NonFiniteError as nonfinite_error:
-            return nonfinite_error
-        finally:
-            self._discard_steps(self.vector_steps, len(self._episodes))
+            self._step_arrays.require_finite(n_steps, self.env_steps)
+        except NonFiniteError as error:
+            return error
         return None
 
     def _step(self, n_steps: int, clock: Clock) -> None:

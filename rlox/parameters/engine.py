@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -53,13 +53,13 @@ def require_self_test() -> None:
 
 
 @contextmanager
-def label_errors(update_label: str) -> Iterator[None]:
-    """Add the update's label and a remedy to `NonFiniteError`s in the block."""
+def label_errors(update_label: Callable[[], str]) -> Iterator[None]:
+    """Add the update's label, asked for then, and a remedy to `NonFiniteError`s in the block."""
     try:
         yield
     except NonFiniteError as error:
         raise NonFiniteError(
-            f"{error}, in the {update_label}; lower algo.learning_rate or algo.max_grad_norm, or check the "
+            f"{error}, in the {update_label()}; lower algo.learning_rate or algo.max_grad_norm, or check the "
             "environment's rewards"
         ) from None
 

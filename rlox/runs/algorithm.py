@@ -35,6 +35,7 @@ from rlox.runs.loading import (
     restore_errors,
     with_policy_name,
 )
+from rlox.runs.preflight import require_steps_left
 from rlox.runs.progress import make_reporter_if, progress_hook
 from rlox.runs.warm_start import warm_start
 from rlox.sources.episodes import RecentEpisodes
@@ -208,23 +209,25 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
         self._resume_status.warn(self.clock.now, self.env_id, is_training=True)
         description = f"{self.backend.message}{self.device.message}".strip()
         with make_reporter_if(progress, description) as report, finish_update_on_interrupt(self.stop):
-            self.fit(total, [progress_hook(report, self.clock.now, self.recent)] if report else ())
+            self.fit(total, [progress_hook(report, self.clock.now, self.recent)] if report else (), ())
         return {name: float(value) for name, value in self.summary().items()}
 
-    def fit(self, total_steps: int | None = None, hooks: Iterable[Hook] = ()) -> Clock:
-        """Run the loop to `total_steps` (the config's, unless given) or until something stops it."""
+    def fit(
+        self, total_steps: int | None = None, hooks: Iterable[Hook] = (), hook_intervals: Sequence[int] = (1,)
+    ) -> Clock:
+        """Run the loop to `total_steps` (the config's, unless given) or until something stops it.
+
+        `hooks` are called when the count passes a multiple of one of `hook_intervals`, or more often.
+        """
+        intervals = (1,) if self._callback_runner.is_used else tuple(hook_intervals if hooks else ())
+        self.clock = replace(self.clock, hook_intervals=intervals)
         with self._resume_status.lock_training(type(self).__name__, self.components.is_torch_run):
             return self._run_loop(total_steps, hooks)
 
     def _run_loop(self, total_steps: int | None, hooks: Iterable[Hook]) -> Clock:
         total = self.config.total_steps if total_steps is None else total_steps
         config = replace(self.config, total_steps=total)
-        if self.clock.now >= config.rounded_steps:
-            raise ConfigError(
-                f"the run is at {self.clock.now} steps already, and totals count from its start: "
-                f"total_steps={config.total_steps} must be larger, "
-                f"{self.clock.now + config.total_steps} for {config.total_steps} more"
-            )
+        require_steps_left(config, self.clock.now)
         self.set_total_steps(config.total_steps)
         self.stop_reason = None
         require_no_foreign_checkpoints(self._callback_runner.callbacks, self.config, self.clock.now)
@@ -266,8 +269,7 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
 
     def summary(self) -> dict[str, float | int]:
         """Return the last metrics and counters, `mean_reward`, and any success rate and failure counts."""
-        counters = {"env_steps": self.clock.env_steps, "updates": self.clock.updates}
-        row = {**self._last_update.metrics, **counters}
+        row = {**self._last_update.metrics, "env_steps": self.clock.env_steps, "updates": self.clock.updates}
         mean, rate = self.recent.mean_return, self.recent.success_rate
         if rate is not None:
             row["train/success_rate"] = rate
@@ -367,9 +369,8 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
         self.source.close()
 
     def __repr__(self) -> str:
-        progress_text = f"{self.clock.now:,} of {self.clock.horizon:,} {self.clock.unit}"
         arguments_text = f"{self.env_id!r}, seed={self.config.seed}, backend={self.backend.name!r}"
-        return f"{type(self).__name__}({arguments_text}, at {progress_text})"
+        return f"{type(self).__name__}({arguments_text}, at {self.clock.text})"
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__
@@ -384,8 +385,7 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
     def _sampling_generator(self, deterministic: bool, name: str, key: int) -> torch.Generator | None:
         """Return the generator that samples actions; `None` for the best actions."""
         require_bools(deterministic=deterministic)
-        device = str(self.components.actor.device)
-        return None if deterministic else self.streams.generator(name, key, device)
+        return None if deterministic else self.streams.generator(name, key, str(self.components.actor.device))
 
     def _on_tick(self, clock: Clock, progress: Progress, update: Update) -> None:
         """Update counters and episode statistics, then call callbacks and logger; the loop's first hook."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from rlox.configs import RunConfig
 from rlox.errors import ConfigError, StorageError
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "require_disk",
     "require_memory",
     "require_networks",
+    "require_steps_left",
 ]
 
 # Numbers kept per parameter: value and gradient, each in the module and in the flat vector; two moments.
@@ -26,6 +28,16 @@ _CGROUPS = (
     ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
     ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
 )
+
+
+def require_steps_left(config: RunConfig, steps: int) -> None:
+    """Raise `ConfigError` if the run's total does not exceed the `steps` that it has made already."""
+    if steps >= config.rounded_steps:
+        raise ConfigError(
+            f"the run is at {steps} steps already, and totals count from its start: "
+            f"total_steps={config.total_steps} must be larger, "
+            f"{steps + config.total_steps} for {config.total_steps} more"
+        )
 
 
 def available_memory(root: Path = Path("/")) -> int | None:

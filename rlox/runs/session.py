@@ -190,7 +190,7 @@ class Session:
             or self.algorithm.stop_reason is not None
         ):
             return
-        self.algorithm.fit(hooks=(self._tick,))
+        self.algorithm.fit(hooks=(self._tick,), hook_intervals=self.config.hook_intervals)
         self._write_last_row()
 
     def _logged_evaluation(self) -> float | None:
@@ -219,7 +219,7 @@ class Session:
         return self.algorithm.stop_reason == PRUNED
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
-        self._metric_means.add(update.metrics)
+        self._metric_means.add(update.metrics, update.trainings)
         self._journal.write_episodes(progress.episodes)
         save_videos(self.run_dir, progress.episodes)
         is_due, is_finished = DueCheck(self._previous_step, clock.now), not clock.units_left

@@ -269,14 +269,17 @@ class ReplaySource:
 
     def _steps_ahead(self, clock: Clock) -> int:
         """Count the steps of each environment until a training is due or the tick must end; at least one."""
-        train_freq, env_steps, n = self.update_schedule.train_freq, self.env_steps, self.env.n_envs
+        # without a horizon `units_left` is 0; then it does not bound the tick
+        units_left = clock.units_left or MAX_TICK_STEPS
+        return min(self._steps_to_training(self.env_steps), -(-units_left // self.env.n_envs))
+
+    def _steps_to_training(self, env_steps: int) -> int:
+        """Count the steps of each environment from `env_steps` to the next training, within a tick."""
+        train_freq = self.update_schedule.train_freq
         # the next training, after the warm-up
         next_training = (max(env_steps, self._learning_starts_at) // train_freq + 1) * train_freq
-        # without a horizon `units_left` is 0; then it does not bound the tick
-        steps_left = min(
-            next_training - env_steps, clock.units_left or next_training - env_steps, MAX_TICK_STEPS
-        )
-        return max(1, min(-(-steps_left // n), MAX_TICK_ROWS))
+        steps_left = min(next_training - env_steps, MAX_TICK_STEPS)
+        return max(1, min(-(-steps_left // self.env.n_envs), MAX_TICK_ROWS))
 
     def _step(self, n_steps: int, clock: Clock) -> None:
         """Take `n_steps` steps of every environment; the hot loop of collection."""

@@ -52,8 +52,8 @@ def check(case: Case, arguments: dict[str, Any]) -> None:
 BY_TORCH = {
     "OffPolicyEngine", "OffPolicyEngine.learn", "OffPolicyEngine.vector_lengths",
     "Explorer", "Explorer.act", "Explorer.collect",
-    "ReplayIteration", "ReplayIteration.learn", "ReplayIteration.collected", "ReplayIteration.seconds",
-    "ReplayIteration.episodes",
+    "ReplayIteration", "ReplayIteration.learn", "ReplayIteration.stored", "ReplayIteration.learned",
+    "ReplayIteration.trainings", "ReplayIteration.seconds", "ReplayIteration.episodes",
     "OnPolicyEngine", "OnPolicyEngine.ppo", "OnPolicyEngine.a2c", "OnPolicyEngine.gradient",
     "RolloutPolicy", "RolloutPolicy.act", "RolloutPolicy.values", "RolloutPolicy.outputs",
     "RolloutPolicy.collect",

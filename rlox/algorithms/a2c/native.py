@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
         valid, (obs, mask) = valid_rows(batch), split_masks(batch)
         columns = map(np.asarray, (batch.actions, batch.advantages, batch.returns))
         self.native.check()
-        label = update_label(batch.index, len(batch), clock)
+        label = partial(update_label, batch.index, len(batch), clock)
         with label_errors(label), counted_steps(self.optimizer) as steps:
             result = self.native.engine.a2c(
                 *self._vectors,
@@ -56,7 +57,10 @@ class NativeA2CLearner(NativeLearner, A2CLearnerMixin):
     def fused_update(self, clock: Clock, iteration: Iteration, index: int, n_rows: int) -> FusedUpdate:
         """Collect rollout number `index`, of `n_rows` rows, and learn from it; bit for bit like `update`."""
         ent_coef = self._apply_schedules(clock)
-        with label_errors(update_label(index, n_rows, clock)), counted_steps(self.optimizer) as steps:
+        with (
+            label_errors(partial(update_label, index, n_rows, clock)),
+            counted_steps(self.optimizer) as steps,
+        ):
             result = iteration.a2c(*self._vectors, steps, **self._settings(ent_coef))
         explained_var = result["explained_variance"]
         return FusedUpdate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ __all__ = [
     "NativeLearner",
     "NativeReplayLearner",
     "learn_transitions",
+    "mean_results",
     "rollout_explained_variance",
     "stacked_update_noise",
+    "trainings_of",
     "valid_rows",
 ]
 
@@ -87,6 +89,11 @@ class NativeReplayLearner(ABC):
     ) -> None:
         self._optimizers, self._targets, self._parts = optimizers, targets, parts
 
+    @property
+    def learns_repeatedly(self) -> bool:
+        """Whether several trainings can follow one another in one call; subclasses override it."""
+        return False
+
     def update(self, batch: Transitions[Any], clock: Clock) -> Update:
         """Take one step for each batch, in one call of the engine; subclasses override `_learn`."""
         return self._learn(self.native.engine, batch, clock)
@@ -130,6 +137,16 @@ class NativeReplayLearner(ABC):
             part.restore(state["optimizer"][name])
 
 
+def mean_results(results: Sequence[Mapping[str, float]], names: Mapping[str, str]) -> dict[str, float]:
+    """Return the means over trainings of the results `names`, under their names in the metrics."""
+    return {metric: sum(result[n] for result in results) / len(results) for n, metric in names.items()}
+
+
+def trainings_of(engine: OffPolicyEngine | ReplayIteration) -> int:
+    """Return the number of trainings that a call of `engine.learn` makes."""
+    return engine.trainings if isinstance(engine, ReplayIteration) else 1
+
+
 def learn_transitions(
     engine: OffPolicyEngine | ReplayIteration,
     batch: Transitions[Any],
@@ -138,14 +155,20 @@ def learn_transitions(
     targets: Mapping[str, NativeTargetNetwork],
     noise: A | None = None,
     **settings: Any,
-) -> tuple[dict[str, float], NDArray[np.float32]]:
-    """Let the engine learn from each batch; return its results, and the error of each row `[k, rows]`.
+) -> tuple[list[dict[str, float]], NDArray[np.float32]]:
+    """Let the engine learn from each batch; return the results of each training, and the error of each row.
 
+    The errors `[k, rows]` are those of the last training. With an iteration of several trainings, `noise` has
+    a leading axis for these.
     `optimizers` and `targets` have the engine's names of the networks, which `_core.OffPolicyEngine` lists
     with the settings of each algorithm. All optimizers have the same epsilon.
     """
     errors = np.empty(batch.rewards.shape, np.float32)
-    with label_errors(update_label(batch, clock)), LearnedVectors(optimizers) as learned:
+
+    def label() -> str:
+        return update_label(batch, clock, engine.learned if isinstance(engine, ReplayIteration) else 0)
+
+    with label_errors(label), LearnedVectors(optimizers) as learned:
         results = engine.learn(
             learned,
             {name: target.vector for name, target in targets.items()},
@@ -161,12 +184,16 @@ def learn_transitions(
             adam_eps=next(iter(optimizers.values())).eps,
             **settings,
         )
-    return results, errors
+    return [results] if isinstance(results, dict) else results, errors
 
 
-def stacked_update_noise(seed: int, batch: Transitions[Any], clock: Clock, draws: int = 1) -> A:
+def stacked_update_noise(
+    seed: int, batch: Transitions[Any], clock: Clock, draws: int = 1, trainings: int = 1
+) -> A:
     """Return standard normal noise for the actions of each batch: `[k, rows, size]`, with several draws
-    `[k, draws, rows, size]`.
+    `[k, draws, rows, size]`; for several trainings `[trainings, k, ...]`.
     """
     shape = (*((draws,) if draws > 1 else ()), *batch.actions.shape[1:])
-    return np.stack([update_noise(seed, clock.updates + i, shape) for i in range(len(batch))])
+    n_batches = trainings * len(batch)
+    noise = np.stack([update_noise(seed, clock.updates + i, shape) for i in range(n_batches)])
+    return noise if trainings == 1 else noise.reshape(trainings, len(batch), *shape)

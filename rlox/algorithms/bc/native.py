@@ -37,7 +37,7 @@ class NativeBCLearner(NativeLearner):
         self.native.check()
         if self.native.is_discrete:
             batch = replace(batch, actions=batch.actions.reshape(batch.rewards.shape).long())
-        result, _ = learn_transitions(
+        (result,), _ = learn_transitions(
             self.native.engine,
             batch,
             clock,

@@ -43,7 +43,7 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         self.native.check()
         self._apply_schedules(batch.env_steps, clock)
         config = self.config
-        result, errors = learn_transitions(
+        (result,), errors = learn_transitions(
             engine,
             batch,
             clock,

@@ -47,7 +47,7 @@ class NativeIQLLearner(IQLLearnerMixin, NativeReplayLearner):
         self._apply_schedules(clock)
         self.native.check()
         config = self.config
-        result, errors = learn_transitions(
+        (result,), errors = learn_transitions(
             engine,
             batch,
             clock,

@@ -53,7 +53,10 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         valid = valid_rows(batch)
         order = self._minibatch_orders(batch.index, len(batch) if isinstance(valid, slice) else len(valid))
         self.native.check()
-        with label_errors(update_label(batch.index, len(batch), clock)), adam_vectors(self.optimizer) as adam:
+        with (
+            label_errors(partial(update_label, batch.index, len(batch), clock)),
+            adam_vectors(self.optimizer) as adam,
+        ):
             result = self._learn(batch, order if isinstance(valid, slice) else valid[order], adam)
         return self._build_update(result, rollout_explained_variance(batch))
 
@@ -61,7 +64,7 @@ class NativePPOLearner(NativeLearner, PPOLearnerMixin):
         """Collect rollout number `index`, of `n_rows` rows, and learn from it; bit for bit like `update`."""
         self._apply_schedules(clock)
         order = self._minibatch_orders(index, n_rows)
-        with label_errors(update_label(index, n_rows, clock)), adam_vectors(self.optimizer) as adam:
+        with label_errors(partial(update_label, index, n_rows, clock)), adam_vectors(self.optimizer) as adam:
             result = iteration.ppo(*adam, order, **self._settings())
         return FusedUpdate(self._build_update(result, result["explained_variance"]), result["seconds"])
 

@@ -13,7 +13,9 @@ from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
     learn_transitions,
+    mean_results,
     stacked_update_noise,
+    trainings_of,
 )
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents, ReplayLearnerMixin
 from rlox.algorithms.sac.common import METRIC_NAMES, resolve_target_entropy
@@ -59,14 +61,14 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()
-        config = self.config
-        result, errors = learn_transitions(
+        config, trainings = self.config, trainings_of(engine)
+        results, errors = learn_transitions(
             engine,
             batch,
             clock,
             self._optimizers,
             self._targets,
-            stacked_update_noise(self._seed, batch, clock, draws=2),
+            stacked_update_noise(self._seed, batch, clock, draws=2, trainings=trainings),
             learning_rate=self.actor_optimizer.lr,
             max_grad_norm=config.max_grad_norm,
             tau=config.tau,
@@ -74,8 +76,8 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
             **self.temperature.settings,
         )
         names = ("critic", "actor", "temperature", "q_mean", "entropy", "alpha", "grad_norm")
-        metrics = {name: result[key] for name, key in zip(METRIC_NAMES, names, strict=True)}
-        return self._add_metrics(build_update(batch, metrics, errors))
+        metrics = mean_results(results, dict(zip(names, METRIC_NAMES, strict=True)))
+        return self._add_metrics(build_update(batch, metrics, errors, trainings))
 
 
 class NativeTemperature:

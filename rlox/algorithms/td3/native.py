@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox._core import OffPolicyEngine, ReplayIteration
@@ -9,7 +10,9 @@ from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
     learn_transitions,
+    mean_results,
     stacked_update_noise,
+    trainings_of,
 )
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents
 from rlox.algorithms.td3.common import METRIC_NAMES, TD3LearnerMixin, TD3LikeConfig
@@ -55,13 +58,14 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         self._apply_schedules(clock)
         self.native.check()
         config, (delay, noise_std, noise_clip) = self.config, self.config.td3_settings
-        result, errors = learn_transitions(
+        trainings = trainings_of(engine)
+        results, errors = learn_transitions(
             engine,
             batch,
             clock,
             self._optimizers,
             self._targets,
-            stacked_update_noise(self._seed, batch, clock) if noise_std else None,
+            stacked_update_noise(self._seed, batch, clock, trainings=trainings) if noise_std else None,
             learning_rate=self.actor_optimizer.lr,
             max_grad_norm=config.max_grad_norm,
             tau=config.tau,
@@ -70,9 +74,17 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
             noise_clip=noise_clip,
             alpha=self._bc_alpha,
         )
-        self.actor_loss = result.get("actor", self.actor_loss)
-        values = result["critic"], result["q_mean"], result["grad_norm"]
-        return self._add_metrics(build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors))
+        names = dict(zip(("critic", "q_mean", "grad_norm"), METRIC_NAMES, strict=True))
+        actor_losses = []
+        for result in results:
+            self.actor_loss = result.get("actor", self.actor_loss)
+            if self.actor_loss is not None:
+                actor_losses.append(self.actor_loss)
+        update = self._add_metrics(build_update(batch, mean_results(results, names), errors, trainings))
+        if not actor_losses:
+            return update
+        actor_loss = sum(actor_losses) / len(actor_losses)
+        return replace(update, metrics={**update.metrics, "loss/actor": actor_loss})
 
 
 def build_native(

@@ -171,6 +171,41 @@ fn collecting_a_chunk_equals_stepping_by_hand() {
 }
 
 #[test]
+fn a_chunk_collected_in_parts_equals_the_whole_chunk() {
+    /// Chooses the actions of part `i`, whose steps are counted from its first step.
+    struct PartPolicy(usize);
+    impl ExplorationPolicy for PartPolicy {
+        fn act(&mut self, t: usize, obs: &[f32], actions: ActionsMut<'_>) -> Result<()> {
+            StepNumberPolicy.act(self.0 + t, obs, actions)
+        }
+    }
+    for id in ["CartPole-v1", "Pendulum-v1"] {
+        let ((mut envs, mut columns), (mut other_envs, mut in_parts)) = (start_envs(id), start_envs(id));
+        let expected = columns.collect(&mut envs, None).unwrap();
+        let count = 5;
+        let (mut totals, mut steps) = (vec![0.0; N], vec![0; N]);
+        let mut ends = RolloutEnds::default();
+        for i in 0..count {
+            let mut running = RunningEpisodes { totals: &mut totals, steps: &mut steps };
+            let mut whole = in_parts.view(id == "Pendulum-v1");
+            let mut part = whole.part((i, count), N).unwrap();
+            let first_step = i * T / count;
+            let later =
+                part.collect(&mut other_envs, &mut PartPolicy(first_step), None, &mut running).unwrap();
+            ends.append(first_step, later);
+        }
+        (in_parts.totals, in_parts.steps) = (totals, steps);
+        assert!(columns == in_parts, "{id}");
+        assert_eq!(ends, expected);
+    }
+    let (_, mut columns) = start_envs("CartPole-v1");
+    for (i, count) in [(0, 0), (0, 7), (5, 5)] {
+        let message = columns.view(false).part((i, count), N).err().unwrap().to_string();
+        assert_eq!(message, format!("part is {i} of {count}, expected one of equal parts of 60 steps"));
+    }
+}
+
+#[test]
 fn a_stored_chunk_can_be_read_from_the_buffer() {
     let (mut envs, mut columns) = start_envs("CartPole-v1");
     columns.collect(&mut envs, None).unwrap();

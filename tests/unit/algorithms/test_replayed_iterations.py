@@ -17,6 +17,7 @@ from helpers.states import assert_same_state, pack_state
 from rlox import set_num_threads
 from rlox._core import Explorer, ReplayIteration
 from rlox.algorithms import DDPG, DQN, SAC, TD3
+from rlox.callbacks import Callback
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.native.sources import NativeReplaySource
 from rlox.sources.replay import ReplaySource
@@ -38,6 +39,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"algo": DDPG, "env_id": PENDULUM, "n_step": 2},
 ]
 EACH = pytest.mark.parametrize("settings", SETTINGS, ids=str)
+REPEATED = pytest.mark.parametrize("settings", [s for s in SETTINGS if s["algo"] is not DQN], ids=str)
 
 
 def made(settings: dict[str, Any], apart: bool = False) -> Any:
@@ -135,6 +137,107 @@ def test_fused_dqn_sac_and_td3_resume_bit_for_bit_from_a_checkpoint(
     assert_same_state(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
 
 
+@REPEATED
+def test_trainings_in_one_call_equal_trainings_one_by_one_bit_for_bit(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    together, apart = made(settings), made(settings)
+    ticks: list[tuple[Clock, Progress, Update]] = []
+    together.fit(640, [lambda *tick: ticks.append(tick)], hook_intervals=(100, 0, 250))
+    single_ticks = trained(apart, 640)
+    states = [saved(run, tmp_path / name) for run, name in ((together, "together"), (apart, "apart"))]
+    for state in states:  # a longer call has more last steps
+        state["arrays"] = {k: v for k, v in state["arrays"].items() if not k.startswith("last/steps_")}
+    assert_same_state(*states)
+    totals: list[dict[str, Any]] = []
+    assert together.recent.state() == apart.recent.state()
+    for run_ticks, sums in ((ticks, {}), (single_ticks, {})):
+        sums["episodes"] = [episode for _, progress, _ in run_ticks for episode in progress.episodes]
+        sums["updates"] = sum(update.count for *_, update in run_ticks)
+        sums["samples"] = sum(update.samples for *_, update in run_ticks)
+        totals.append(sums)
+    assert totals[0] == totals[1]
+    updates = iter([update for *_, update in single_ticks if update.count])
+    for *_, update in ticks:
+        for_this_tick = [next(updates) for _ in range(update.trainings if update.count else 0)]
+        for name, mean in update.metrics.items():
+            parts = [part.metrics[name] for part in for_this_tick if name in part.metrics]
+            assert mean == pytest.approx(np.mean(parts), rel=1e-12)
+    assert next(updates, None) is None
+    most = max(update.trainings for *_, update in ticks)
+    has_equal_steps = settings.get("train_freq", 4) % settings.get("n_envs", 1) == 0
+    assert most > 4 if has_equal_steps and "prioritized" not in settings else most == 1
+
+
+@REPEATED
+@pytest.mark.parametrize("intervals", [(70,), (0, 48, 130)])
+def test_a_call_ends_where_hooks_are_due(settings: dict[str, Any], intervals: tuple[int, ...]) -> None:
+    def first_after_multiples(run: Any, hook_intervals: tuple[int, ...]) -> list[int]:
+        positions: list[int] = []
+        run.fit(640, [lambda clock, *_: positions.append(clock.now)], hook_intervals=hook_intervals)
+        multiples = {m for every in intervals if every for m in range(every, 641, every)}
+        return [min(p for p in positions if p >= multiple) for multiple in sorted(multiples)]
+
+    assert first_after_multiples(made(settings), intervals) == first_after_multiples(made(settings), (1,))
+
+
+def test_callbacks_and_schedules_take_one_training_a_call() -> None:
+    class Counter(Callback):
+        steps: list[int]
+
+        def on_step(self, *, algo: Any, step: int, metrics: Any, episodes: Any) -> bool:
+            self.steps.append(step)
+            return True
+
+    counter = Counter()
+    counter.steps = []
+    run = TD3(PENDULUM, backend="native", learning_starts=20, net_arch=(8,), callbacks=counter, train_freq=2)
+    run.train(60)
+    assert counter.steps == [*range(22, 61, 2)]
+    for settings, most in (({}, 16), ({"learning_rate": "lin_0.001"}, 1), ({"anneal_lr": True}, 1)):
+        ticks: list[Update] = []
+        run = TD3(PENDULUM, backend="native", learning_starts=20, net_arch=(8,), **settings)
+        run.fit(100, [lambda *tick, ticks=ticks: ticks.append(tick[2])], hook_intervals=())
+        assert max(update.trainings for update in ticks) == most
+
+
+def test_a_diverging_training_is_named_alike_in_a_call_of_many_and_in_one_of_its_own() -> None:
+    messages = []
+    for intervals in ((), (1,)):
+        run = made({"algo": TD3, "env_id": PENDULUM, "learning_rate": 3e8, "max_grad_norm": None})
+        with pytest.raises(NonFiniteError) as raised:
+            run.fit(640, [lambda *_: None], hook_intervals=intervals)
+        messages.append(str(raised.value))
+        with pytest.warns(UserWarning, match="in the middle of an update"):
+            run.stop("checked")
+            run._resume_status.warn(run.clock.now, PENDULUM)
+    assert messages[0] == messages[1]
+    assert "in the update " in messages[0]
+
+
+def test_steps_that_fail_in_a_later_training_of_a_call_are_located_and_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = made({"algo": TD3, "env_id": PENDULUM, "learning_starts": 20})
+    run.fit(36, hook_intervals=())
+    start, n_rows = run.source.vector_steps, len(run.source.replay_sampler.buffer)
+    n_updates = run.learner.critic_optimizer.steps
+    draw_ahead = run.source.exploration.draw_ahead
+
+    def with_nan(step: int, actions: Any, elapsed: Any) -> Any:
+        noise = draw_ahead(step, actions, elapsed)
+        noise[9] = np.nan  # the second step of the third training
+        return noise
+
+    monkeypatch.setattr(run.source.exploration, "draw_ahead", with_nan)
+    with pytest.raises(NonFiniteError, match=rf"actions is not finite in environment 0 .*{start + 10}\)"):
+        run.fit(640, hook_intervals=())
+    assert run.source.vector_steps == start + 8
+    assert len(run.source.replay_sampler.buffer) == n_rows + 8
+    assert run.learner.critic_optimizer.steps == n_updates + 2
+    assert run.source.is_mid_update
+
+
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])
 def test_native_exploration_chooses_the_actions_of_torch_up_to_rounding(algo: Any) -> None:
     given: dict[str, Any] = {
@@ -230,7 +333,10 @@ def test_a_call_that_cannot_be_made_is_refused_by_name() -> None:
     iteration = ReplayIteration(explorer, core, other, {}, vector, *stretch, n_step=1, **settings)
     with pytest.raises(ConfigError, match="buffer is <object"):
         iteration.learn()
-    assert (iteration.collected, iteration.seconds, iteration.episodes()) == (False, 0.0, None)
+    assert (iteration.stored, iteration.learned, iteration.trainings) == (0, 0, 1)
+    assert (iteration.seconds, iteration.episodes()) == (0.0, None)
+    with pytest.raises(ConfigError, match="trainings is 0, expected at least 1"):
+        ReplayIteration(explorer, core, other, {}, vector, *stretch, n_step=1, trainings=0, **settings)
 
 
 def test_a_nan_observation_raises_with_its_environment_and_step() -> None:

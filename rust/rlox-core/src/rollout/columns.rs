@@ -53,6 +53,16 @@ pub struct RolloutEnds {
     pub episodes: Vec<Episode>,
 }
 
+impl RolloutEnds {
+    /// Appends the ends of later steps, of which the first one is step `first_step`.
+    pub fn append(&mut self, first_step: usize, later: Self) {
+        let positions = later.positions.into_iter();
+        self.positions.extend(positions.map(|end| EndPosition { step: first_step + end.step, ..end }));
+        self.obs.extend(later.obs);
+        self.episodes.extend(later.episodes);
+    }
+}
+
 /// Scratch memory for one step.
 #[derive(Debug, Clone, Default)]
 pub struct Scratch {

@@ -59,6 +59,33 @@ impl ActionBounds<'_> {
 }
 
 impl TransitionChunk<'_> {
+    /// Returns part i of `count` parts of equally many steps of `n` environments.
+    ///
+    /// # Errors
+    /// [`Error::Config`] unless the steps divide into `count` parts, of which this is one.
+    pub fn part(&mut self, (i, count): (usize, usize), n: usize) -> Result<TransitionChunk<'_>> {
+        let steps = self.rewards.len() / n.max(1);
+        if count == 0 || !steps.is_multiple_of(count) || i >= count {
+            let expected = format!("one of equal parts of {steps} steps");
+            return Err(Error::config("part", format!("{i} of {count}"), expected));
+        }
+        let part_steps = steps / count;
+        let obs_width = self.obs.len() / (steps + 1);
+        let obs_start = i * part_steps * obs_width;
+        let obs_end = obs_start + (part_steps + 1) * obs_width;
+        Ok(TransitionChunk {
+            obs: self.obs.get_mut(obs_start..obs_end).unwrap_or_default(),
+            next_obs: part_mut(self.next_obs, i, count),
+            actions: match &mut self.actions {
+                ActionsMut::Discrete(actions) => ActionsMut::Discrete(part_mut(actions, i, count)),
+                ActionsMut::Box(actions) => ActionsMut::Box(part_mut(actions, i, count)),
+            },
+            rewards: part_mut(self.rewards, i, count),
+            terminated: part_mut(self.terminated, i, count),
+            truncated: part_mut(self.truncated, i, count),
+        })
+    }
+
     /// Collects T steps of every environment. Row 0 of the observations must be filled. The
     /// explorer chooses the actions. If `bounds` is present, it scales them for the environments.
     ///
@@ -197,6 +224,12 @@ impl TransitionChunk<'_> {
         }
         Ok(Sizes { n, obs_dim, numbers_per_step: n * action_dim })
     }
+}
+
+/// Returns part i of `count` equal parts.
+fn part_mut<T>(values: &mut [T], i: usize, count: usize) -> &mut [T] {
+    let len = values.len() / count.max(1);
+    values.get_mut(i * len..(i + 1) * len).unwrap_or_default()
 }
 
 fn check_column_finite<T: Copy>(name: &str, column: &[T], to_f64: impl Fn(T) -> f64) -> Result<()> {

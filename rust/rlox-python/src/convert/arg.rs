@@ -34,7 +34,7 @@ readers! {
 readers! {
     /// Integers in 0..2**64; a number beyond `usize` becomes `usize::MAX`, which no array can reach.
     size: usize = crate::convert::coerce::size;
-    batch_size ddof given max_len n n_step obs_dim parallel_from shard size step
+    batch_size ddof given max_len n n_step obs_dim parallel_from shard size step trainings
 }
 
 readers! {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use rlox_core::Error;
 use rlox_core::buffer::NStep;
 use rlox_core::rollout::{ActionBounds, RolloutEnds};
 use rlox_nn::cpu::BoundExplorer;
@@ -19,9 +20,13 @@ use crate::detach::{ALWAYS_RELEASE, with_write_lock};
 use crate::env::PyVecEnv;
 use crate::errors::OrRaise;
 
-/// Collects steps, stores them and learns from batches of the buffer in one call. The results equal
-/// those of `Explorer.collect`, `push_batch`, `sample` and the engine's `learn` in sequence, bit
-/// for bit.
+/// The positions of observations and noise among the arguments of `OffPolicyEngine.learn`.
+const OBS_INDEX: usize = 2;
+const NOISE_INDEX: usize = 8;
+
+/// Collects steps, stores them and learns from batches of the buffer, for one training or several, in
+/// one call. The results equal those of `Explorer.collect`, `push_batch`, `sample` and the engine's
+/// `learn` in sequence for each training, bit for bit.
 ///
 /// Args:
 ///     explorer: the explorer that acts; its engine learns.
@@ -42,9 +47,10 @@ use crate::errors::OrRaise;
 ///     given: number of steps, from the first on, whose actions are already in `actions`.
 ///     n_step: number of steps of the returns in the batches.
 ///     gamma: discount, in [0, 1].
+///     trainings: number of trainings; each one makes T / trainings steps first.
 ///
 /// Raises:
-///     ConfigError: `n_step` or `gamma` is out of range.
+///     ConfigError: `n_step`, `gamma` or `trainings` is out of range.
 #[pyclass(name = "ReplayIteration", module = "rlox._core", frozen)]
 pub(crate) struct PyReplayIteration {
     explorer: Py<PyExplorer>,
@@ -58,6 +64,7 @@ pub(crate) struct PyReplayIteration {
     bounds: Option<Py<PyAny>>,
     given: usize,
     n_step: NStep,
+    trainings: usize,
     status: Mutex<CallStatus>,
 }
 
@@ -65,7 +72,11 @@ pub(crate) struct PyReplayIteration {
 #[derive(Default)]
 struct CallStatus {
     /// The ended episodes of steps that are stored.
-    ended: Option<RolloutEnds>,
+    ended: RolloutEnds,
+    /// Number of trainings whose steps are stored.
+    stored: usize,
+    /// Number of trainings that are complete.
+    learned: usize,
     /// Duration of learning in seconds.
     learning_seconds: f64,
 }
@@ -76,7 +87,7 @@ impl PyReplayIteration {
     #[pyo3(
         signature = (
             explorer, envs, buffer, batch, parameters, obs, next_obs, actions, rewards, terminated, truncated,
-            totals, lengths, noise=None, bounds=None, *, given, n_step, gamma
+            totals, lengths, noise=None, bounds=None, *, given, n_step, gamma, trainings=1
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "the public signature")]
@@ -100,8 +111,12 @@ impl PyReplayIteration {
         #[pyo3(from_py_with = arg::size::given)] given: usize,
         #[pyo3(from_py_with = arg::size::n_step)] n_step: usize,
         #[pyo3(from_py_with = arg::number::gamma)] gamma: f64,
+        #[pyo3(from_py_with = arg::size::trainings)] trainings: usize,
     ) -> PyResult<Self> {
         let n_step = NStep::new(n_step, gamma).or_raise(py)?;
+        if trainings == 0 {
+            return Err(Error::config("trainings", 0, "at least 1")).or_raise(py);
+        }
         let column_arrays = [obs, next_obs, actions, rewards, terminated, truncated, totals, lengths];
         let status = Mutex::default();
         Ok(Self {
@@ -115,20 +130,22 @@ impl PyReplayIteration {
             bounds,
             given,
             n_step,
+            trainings,
             status,
         })
     }
 
-    /// Collects steps, stores them and draws batches, then calls the engine's `learn` with these
-    /// arguments.
+    /// For each training collects its steps, stores them and draws batches, then calls the engine's
+    /// `learn` with these arguments. With several trainings the ninth argument, `noise`, has a leading
+    /// axis `[trainings]`, and `first` counts on from training to training.
     ///
     /// Returns:
-    ///     The result of `learn`.
+    ///     The result of `learn` for each training.
     ///
     /// Raises:
     ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
-    ///     ConfigError: the buffer has another type, or the environments have another kind of
-    ///         actions.
+    ///     ConfigError: the buffer has another type, the environments have another kind of actions, or
+    ///         the steps do not divide among the trainings.
     ///     NonFiniteError: a collected column, a loss, gradient or parameter is NaN or infinite.
     #[pyo3(signature = (*args, **kwargs))]
     fn learn<'py>(
@@ -136,25 +153,47 @@ impl PyReplayIteration {
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         *self.lock_status() = CallStatus::default();
-        let buffer = self.buffer.bind(py);
-        let replay = ReplayBufferRef::from_python(buffer)?;
-        let ended = self.collect(py, &replay)?;
-        self.lock_status().ended = Some(ended);
-        replay.sample(self.batch.bind(py), self.n_step)?;
+        let replay = ReplayBufferRef::from_python(self.buffer.bind(py))?;
         let engine = self.explorer.get().engine.bind(py);
-        let start = Instant::now();
-        let result = engine.call_method(intern!(py, "learn"), args, kwargs);
-        self.lock_status().learning_seconds = start.elapsed().as_secs_f64();
-        result
+        let mut results = Vec::with_capacity(self.trainings);
+        for training in 0..self.trainings {
+            let (first_step, ended) = self.collect(py, &replay, training)?;
+            {
+                let mut status = self.lock_status();
+                status.ended.append(first_step, ended);
+                status.stored += 1;
+            }
+            replay.sample(self.batch.bind(py), self.n_step)?;
+            let (args, kwargs) = self.arguments_of(training, args, kwargs)?;
+            let start = Instant::now();
+            let result = engine.call_method(intern!(py, "learn"), args, kwargs.as_ref());
+            let mut status = self.lock_status();
+            status.learning_seconds += start.elapsed().as_secs_f64();
+            results.push(result?);
+            status.learned += 1;
+        }
+        Ok(results)
     }
 
-    /// Whether the last call stored its steps. If it did, an error of that call came from sampling or
-    /// learning.
+    /// Number of trainings of a call.
     #[getter]
-    fn collected(&self) -> bool {
-        self.lock_status().ended.is_some()
+    const fn trainings(&self) -> usize {
+        self.trainings
+    }
+
+    /// Number of trainings of the last call whose steps are stored.
+    #[getter]
+    fn stored(&self) -> usize {
+        self.lock_status().stored
+    }
+
+    /// Number of complete trainings of the last call. If it is smaller than `stored`, an error of that
+    /// call came from sampling or learning.
+    #[getter]
+    fn learned(&self) -> usize {
+        self.lock_status().learned
     }
 
     /// Duration of learning in the last call, in seconds.
@@ -165,7 +204,7 @@ impl PyReplayIteration {
 
     /// The ended episodes of the last call's steps, in the form that `Explorer.collect` returns.
     fn episodes<'py>(&self, py: Python<'py>) -> PyResult<Option<Episodes<'py>>> {
-        let ended = self.lock_status().ended.clone().unwrap_or_default();
+        let ended = self.lock_status().ended.clone();
         episode_arrays(py, ended)
     }
 }
@@ -175,25 +214,62 @@ impl PyReplayIteration {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Steps the environments and stores the steps. Nobody else uses the environments or the explorer
-    /// meanwhile.
-    fn collect(&self, py: Python<'_>, replay: &ReplayBufferRef<'_>) -> PyResult<RolloutEnds> {
-        let (py_explorer, given) = (self.explorer.get(), self.given);
+    /// Returns the arguments of the engine's `learn` in this training.
+    fn arguments_of<'py>(
+        &self,
+        training: usize,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<(Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>)> {
+        let py = args.py();
+        if self.trainings == 1 {
+            return Ok((args.clone(), kwargs.cloned()));
+        }
+        let args_list = args.to_list();
+        if let Ok(noise) = args_list.get_item(NOISE_INDEX)
+            && !noise.is_none()
+        {
+            args_list.set_item(NOISE_INDEX, noise.get_item(training)?)?;
+        }
+        let kwargs = kwargs.map_or_else(|| Ok(PyDict::new(py)), PyDictMethods::copy)?;
+        let first: usize = kwargs.get_item("first")?.map_or(Ok(0), |first| first.extract())?;
+        let n_batches = args_list.get_item(OBS_INDEX)?.len()?;
+        kwargs.set_item("first", first + training * n_batches)?;
+        Ok((args_list.to_tuple(), Some(kwargs)))
+    }
+
+    /// Steps the environments for this training and stores the steps. Nobody else uses the environments
+    /// or the explorer meanwhile. Returns the number of the first step, and the ended episodes.
+    fn collect(
+        &self,
+        py: Python<'_>,
+        replay: &ReplayBufferRef<'_>,
+        training: usize,
+    ) -> PyResult<(usize, RolloutEnds)> {
+        let py_explorer = self.explorer.get();
         let sizes = py_explorer.sizes;
         let parameters = sizes.read_parameters(self.parameters.bind(py))?;
         let (shared_envs, n, _) = self.envs.get().parts();
         let mut out = StepsOut::from_arrays(self.column_arrays.each_ref().map(|a| a.bind(py)), sizes, n)?;
-        let n_acted = out.steps().saturating_sub(given);
+        let n_acted = out.steps().saturating_sub(self.given);
         let noise = self.noise.as_ref().map(|noise| noise.bind(py));
         let noise = sizes.read_noise(py, noise, &[n_acted, n])?;
         let bounds = self.bounds.as_ref().map(|bounds| sizes.read_bounds(bounds.bind(py)));
         let bounds = bounds.transpose()?;
         let bounds = bounds.as_ref().map(|[low, high]| ActionBounds { low: low.slice(), high: high.slice() });
-        let (mut columns, mut running) = out.parts();
+        let steps = out.steps() / self.trainings;
+        let first_step = training * steps;
+        let n_preset_steps = self.given.saturating_sub(first_step).min(steps);
         let (parameters, noise) = (parameters.slice(), noise_slice(noise.as_ref()));
+        let step_noise = noise.len() / n_acted.max(1);
+        let first_noise = first_step.saturating_sub(self.given) * step_noise;
+        let noise = noise.get(first_noise..first_noise + (steps - n_preset_steps) * step_noise);
+        let noise = noise.unwrap_or_default();
+        let (mut columns, mut running) = out.parts();
+        let mut columns = columns.part((training, self.trainings), n).or_raise(py)?;
         let ended = with_write_lock(py, shared_envs, ALWAYS_RELEASE, |envs| {
             py_explorer.explorer.write(|explorer| {
-                let mut exploring = BoundExplorer { explorer, parameters, noise, n_preset_steps: given };
+                let mut exploring = BoundExplorer { explorer, parameters, noise, n_preset_steps };
                 let ended = columns.collect(envs, &mut exploring, bounds, &mut running)?;
                 columns.check_finite()?;
                 replay.store(n, &columns)?;
@@ -201,6 +277,6 @@ impl PyReplayIteration {
             })?
         });
         out.write_lengths();
-        ended
+        Ok((first_step, ended?))
     }
 }
