@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.sessions import algorithm, rows, without_timings
+from helpers.states import assert_same_state, pack_state
 
+from rlox.native import sources
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
 from rlox.runs.session import ProgressSnapshot, Session
 
@@ -120,3 +122,45 @@ def test_the_progress_callback_sees_every_tick(tmp_path: Path) -> None:
     assert {s.total for s in seen} == {512}
     assert seen[-1].seconds_left == 0
     assert all(s.steps_per_second > 0 for s in seen)
+
+
+def test_several_trainings_in_a_call_leave_the_rows_and_checkpoints_of_single_trainings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "algo": {
+            "name": "td3",
+            "backend": "native",
+            "learning_starts": 30,
+            "net_arch": [8],
+            "batch_size": 16,
+        },
+        "env": {"id": "Pendulum-v1"},
+        "eval": {"every": 110, "episodes": 2},
+        "checkpoint": {"every": 90, "keep": 10},
+    }
+    ticks: dict[str, list[int]] = {"several": [], "single": []}
+    for name, most in (("several", 16), ("single", 1)):
+        monkeypatch.setattr(sources, "MAX_CALL_BATCHES", most)
+        (tmp_path / name).mkdir()
+        made = algorithm(470, log={"every": 70}, **settings)
+        Session(made, tmp_path / name, on_progress=lambda at, name=name: ticks[name].append(at.now)).run()
+    assert len(ticks["several"]) < len(ticks["single"]) / 4
+    several, single = (without_timings(rows(tmp_path / name / "metrics.jsonl")) for name in ticks)
+    assert [list(row) for row in several] == [list(row) for row in single]
+    for row, single_row in zip(several, single, strict=True):
+        assert [value is None for value in row.values()] == [value is None for value in single_row.values()]
+        numbers = {name: value for name, value in single_row.items() if value is not None}
+        assert {name: row[name] for name in numbers} == pytest.approx(numbers, rel=1e-9)
+    saved_steps = [
+        [
+            read_checkpoint(path).clock["env_steps"]
+            for path in sorted((tmp_path / name).glob("checkpoints/step-*"))
+        ]
+        for name in ticks
+    ]
+    assert saved_steps[0] == saved_steps[1]
+    assert {90, 180, 270, 360, 450, 470} <= set(saved_steps[0])  # and that of the best evaluation
+    for step in saved_steps[0]:
+        states = [read_checkpoint(tmp_path / n / "checkpoints" / f"step-{step:012}").weights for n in ticks]
+        assert_same_state(*map(pack_state, states))
