@@ -394,8 +394,11 @@ class ReplayIteration:
         `learn` with these arguments. With several trainings the ninth argument, `noise`, has a leading
         axis `[trainings]`, and `first` counts on from training to training.
 
+        If the steps of a training fail after complete ones, the call ends without an exception: `error`
+        has it.
+
         Returns:
-            The result of `learn` for each training.
+            The result of `learn` for each complete training.
 
         Raises:
             ShapeError: an array has another shape or dtype, or shares memory with another argument.
@@ -411,6 +414,10 @@ class ReplayIteration:
     @property
     def stored(self) -> int:
         """Number of trainings of the last call whose steps are stored."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """The exception that ended the last call after complete trainings, or None."""
 
     @property
     def learned(self) -> int:

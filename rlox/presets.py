@@ -67,11 +67,14 @@ def preset_options(algo: str, preset: str, options: dict[str, Any]) -> tuple[dic
 
 
 def preset_algorithms(algo: str) -> list[str]:
-    """Return the algorithms whose presets apply: `algo` and, for a plugin, its built-in base algorithms."""
+    """Return the algorithms whose presets apply: `algo` and, for a plugin, its built-in bases.
+
+    The nearest base comes first.
+    """
     if algo not in ALGO_CONFIGS or algo in ALGO_CONFIGS.builtin_names:
         return [algo]
-    bases = ALGO_CONFIGS[algo].__mro__
-    return [algo, *(name for name in sorted(ALGO_CONFIGS.builtin_names) if ALGO_CONFIGS[name] in bases)]
+    names = {ALGO_CONFIGS[name]: name for name in ALGO_CONFIGS.builtin_names}
+    return [algo, *(names[base] for base in ALGO_CONFIGS[algo].__mro__ if base in names)]
 
 
 def fields_of_its_own(algo: str, owner: str) -> set[str]:

@@ -52,7 +52,7 @@ class Clock:
     """Counts environment steps (of all environments together), updates and gradient samples of a run.
 
     `unit` names the counter that the run's total, its intervals and its checkpoints use. `horizon` is the
-    total, 0 if there is none. Hooks have to be called when the count passes a multiple of one of
+    total, 0 if there is none. Hooks are due when the count passes a multiple of one of
     `hook_intervals` (0: never); in between, a source may put several trainings into one update.
     """
 
@@ -81,7 +81,7 @@ class Clock:
 
     @property
     def units_to_hooks(self) -> int:
-        """Units until hooks have to be called, at least 1."""
+        """Units until hooks are due, at least 1."""
         intervals = (every for every in self.hook_intervals if every)
         return min((every - self.now % every for every in intervals), default=sys.maxsize)
 
@@ -144,9 +144,10 @@ class Progress:
 class Update:
     """The result of one learner update; `count` and `samples` are increments.
 
-    `metrics` are means over `trainings` trainings, each of one or more batches. `columns` are written back to
-    the source's rows with the given `indices`: `priorities` `[n]` are absolute errors for a prioritized
-    buffer, any other name is a column of the buffer.
+    `metrics` are those of a training, of one batch or more. If the update has several trainings, they are of
+    the last one, and `earlier_metrics` of the others. `columns` are written back to the source's rows with
+    the given `indices`: `priorities` `[n]` are absolute errors for a prioritized buffer, any other name is a
+    column of the buffer.
     """
 
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -154,7 +155,7 @@ class Update:
     samples: int = 0
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     indices: NDArray[np.uint64] | None = None  # [n]
-    trainings: int = 1
+    earlier_metrics: tuple[Mapping[str, float], ...] = ()
 
 
 NO_UPDATE = Update()
@@ -381,17 +382,11 @@ def update_label(batch: Transitions[Any], clock: Clock, earlier_trainings: int =
 
 
 def build_update(
-    batch: Transitions[Any],
-    metrics: Mapping[str, float],
-    errors: NDArray[np.floating[Any]] | None,
-    trainings: int = 1,
+    batch: Transitions[Any], metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
 ) -> Update:
-    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows.
-
-    Several `trainings` learned from as many batches each.
-    """
-    samples = trainings * math.prod(batch.rewards.shape)
+    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows."""
+    samples = math.prod(batch.rewards.shape)
     if batch.weights is None or errors is None:
-        return Update(metrics, trainings * len(batch), samples, trainings=trainings)
+        return Update(metrics, len(batch), samples)
     priorities = np.abs(errors.ravel()).astype(np.float64)
     return Update(metrics, len(batch), samples, {"priorities": priorities}, batch.indices.ravel())

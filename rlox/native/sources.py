@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -61,8 +62,10 @@ class FusedSource(RolloutSource):
 
 
 Array = NDArray[Any]
-# Several trainings in one call have at most this many batches, so that signals are soon served.
+# Several trainings in one call have at most this many batches and take about this long, so that signals are
+# soon served.
 MAX_CALL_BATCHES = 16
+MAX_CALL_SECONDS = 0.1
 # The arguments of `_core.Explorer.collect` from the observations on.
 CollectArguments = tuple[
     Array, Array, Array, Array, Array, Array, Array, Array, Array | None, tuple[Array, Array] | None
@@ -86,8 +89,8 @@ class FusedReplayLearner(Protocol):
 class NativeReplaySource(ReplaySource):
     """A `ReplaySource` that steps up to a training, samples and learns in one call.
 
-    Where hooks need not be called after each training, a call makes several trainings of the same size, and
-    returns the means of their metrics. The call only makes the steps if no batch is due, if that number of
+    Between two steps at which hooks are due, a call makes several trainings of the same size. It does not
+    matter for results how many. The call only makes the steps if no batch is due, if that number of
     batches was never sampled before, or if sampled arrays are converted afterwards (stacked frames, packed
     integers, hindsight). Environments that are not native or are normalised take one call per step. The
     results are bit-identical.
@@ -99,10 +102,15 @@ class NativeReplaySource(ReplaySource):
     def __init__(self, learner: FusedReplayLearner, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.learner = learner
+        self._training_seconds = math.inf  # of the last call, for each training
+        self._deferred_error: BaseException | None = None  # of a call that returned complete trainings
 
     def next(self, clock: Clock) -> tuple[Transitions[Any] | FusedUpdate | None, Progress]:
         """Collect, and learn from the first due batches in the same call if that is possible."""
         self.is_mid_update = False
+        error, self._deferred_error = self._deferred_error, None
+        if error is not None:
+            raise error
         n_steps, core = self._steps_ahead(clock), self._native_core()
         n_due = self._batches_due(self.env_steps, self.env_steps + n_steps * self.env.n_envs)
         if self._pending_batches or not n_due or core is None:
@@ -118,13 +126,15 @@ class NativeReplaySource(ReplaySource):
     def _trainings_ahead(self, clock: Clock, n_steps: int, n_due: int) -> int:
         """Count the trainings of one call, which have `n_steps` steps and `n_due` batches each.
 
-        The call ends where hooks have to be called. Rows with priorities take one training a call: each
-        changes how the next batches are drawn.
+        The call ends where hooks are due. Rows with priorities take one training a call: each changes how
+        the next batches are drawn. So do steps that an interrupted call left unreported.
         """
-        if not self.learner.learns_repeatedly or self.replay_sampler.batches_at_once is not None:
+        is_uniform = self.replay_sampler.batches_at_once is None
+        if not (self.learner.learns_repeatedly and is_uniform) or self._unreported_steps:
             return 1
         n: int = n_steps * self.env.n_envs  # environment steps of a training
         most = min(MAX_CALL_BATCHES // n_due, MAX_TICK_ROWS // n_steps, -(-clock.units_to_hooks // n))
+        most = min(most, int(MAX_CALL_SECONDS / max(self._training_seconds, 1e-6)))
         if clock.units_left:
             most = min(most, clock.units_left // n)
         for i in range(1, most):
@@ -161,24 +171,22 @@ class NativeReplaySource(ReplaySource):
             trainings=trainings,
             **self.replay_sampler.return_settings,
         )
-        nonfinite_error, has_lost_steps = None, False
+        update, error = None, None
         try:
             update = self.learner.iterate(iteration, batch, clock)
-        except BaseException as error:
-            self.is_mid_update = iteration.stored > 0
-            has_lost_steps = iteration.learned == iteration.stored
-            if has_lost_steps and isinstance(error, NonFiniteError):
-                nonfinite_error = self._locate_nonfinite((iteration.stored + 1) * n_steps)
-            if nonfinite_error is None:
-                raise
-        finally:
-            if iteration.stored:
-                self._count_steps(iteration.stored * n_steps, iteration.episodes())
-                self._pending_batches = n_due - len(batch)
-            if has_lost_steps:
-                self._discard_steps(self.vector_steps, len(self._episodes))
-        if nonfinite_error is not None:
-            raise nonfinite_error
+            error = iteration.error  # steps failed after complete trainings, which are returned first
+        except BaseException as exception:
+            self.is_mid_update, error = iteration.stored > 0, exception
+        started_at = self.env_steps
+        if iteration.stored:
+            self._count_steps(iteration.stored * n_steps, iteration.episodes())
+            self._pending_batches = n_due - len(batch)
+        if iteration.learned == iteration.stored < trainings:
+            error = self._drop_steps((iteration.stored + 1) * n_steps, started_at, error)
+        if update is None:
+            assert error is not None
+            raise error
+        self._deferred_error, self._training_seconds = error, iteration.seconds / iteration.learned
         return FusedUpdate(update, iteration.seconds)
 
     def _count_steps(self, n_steps: int, ended_episodes: EndedEpisodes | None) -> None:
@@ -189,14 +197,19 @@ class NativeReplaySource(ReplaySource):
         self._n_filled = n_steps
         self._obs[:] = self._step_arrays.obs[n_steps]
 
-    def _locate_nonfinite(self, n_steps: int) -> NonFiniteError | None:
-        """Return an error that locates the non-finite number in the first `n_steps` steps, if any."""
+    def _drop_steps(self, n_steps: int, started_at: int, error: BaseException | None) -> BaseException | None:
+        """Drop steps that were not stored, the last of `n_steps`.
+
+        Return the error, or one that locates a non-finite number.
+        """
         self._n_filled = n_steps
-        try:
-            self._step_arrays.require_finite(n_steps, self.env_steps)
-        except NonFiniteError as error:
-            return error
-        return None
+        self._discard_steps(self.vector_steps, len(self._episodes))
+        if isinstance(error, NonFiniteError):
+            try:
+                self._step_arrays.require_finite(n_steps, started_at)
+            except NonFiniteError as nonfinite_error:
+                return nonfinite_error
+        return error
 
     def _step(self, n_steps: int, clock: Clock) -> None:
         core = self._native_core()

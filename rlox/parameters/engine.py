@@ -54,7 +54,7 @@ def require_self_test() -> None:
 
 @contextmanager
 def label_errors(update_label: Callable[[], str]) -> Iterator[None]:
-    """Add the update's label, asked for then, and a remedy to `NonFiniteError`s in the block."""
+    """Add the update's label, which is computed only then, and a remedy to `NonFiniteError`s in the block."""
     try:
         yield
     except NonFiniteError as error:

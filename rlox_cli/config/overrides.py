@@ -175,10 +175,12 @@ def _with_presets_of_algorithm(overrides: Sequence[str], folders: Sequence[Path]
         if not len(algorithms) == len(derived) == 1:
             return preset
         own_preset = f"{derived[0]}/{env}"
-        if resolve_variant(f"tuned/{own_preset}", folders) != f"tuned/{preset}":
+        used_preset = resolve_variant(f"tuned/{own_preset}", folders)
+        if used_preset != f"tuned/{preset}":
             raise ConfigError(
-                f"tuned={preset}: {derived[0]} has a preset of its own for this environment, and the two "
-                f"would be confused; choose tuned={own_preset}, or tuned=null"
+                f"tuned={preset}: algo={derived[0]} has the preset "
+                f"{(used_preset or own_preset).removeprefix('tuned/')} for this environment, and would use "
+                f"that; choose tuned={own_preset}, or tuned=null"
             )
         return own_preset
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ __all__ = [
     "NativeLearner",
     "NativeReplayLearner",
     "learn_transitions",
-    "mean_results",
+    "merge_updates",
     "rollout_explained_variance",
     "stacked_update_noise",
     "trainings_of",
@@ -91,7 +92,7 @@ class NativeReplayLearner(ABC):
 
     @property
     def learns_repeatedly(self) -> bool:
-        """Whether several trainings can follow one another in one call; subclasses override it."""
+        """Whether several trainings can follow one another in one call, with the same settings."""
         return False
 
     def update(self, batch: Transitions[Any], clock: Clock) -> Update:
@@ -137,14 +138,18 @@ class NativeReplayLearner(ABC):
             part.restore(state["optimizer"][name])
 
 
-def mean_results(results: Sequence[Mapping[str, float]], names: Mapping[str, str]) -> dict[str, float]:
-    """Return the means over trainings of the results `names`, under their names in the metrics."""
-    return {metric: sum(result[n] for result in results) / len(results) for n, metric in names.items()}
-
-
 def trainings_of(engine: OffPolicyEngine | ReplayIteration) -> int:
     """Return the number of trainings that a call of `engine.learn` makes."""
     return engine.trainings if isinstance(engine, ReplayIteration) else 1
+
+
+def merge_updates(updates: Sequence[Update]) -> Update:
+    """Return the updates of successive trainings as one."""
+    *earlier, last = updates
+    if not earlier:
+        return last
+    count, samples = (sum(numbers) for numbers in zip(*((u.count, u.samples) for u in updates), strict=True))
+    return replace(last, count=count, samples=samples, earlier_metrics=tuple(u.metrics for u in earlier))
 
 
 def learn_transitions(

@@ -60,11 +60,6 @@ class ReplayLearnerMixin:
     actor_optimizer: Any  # optimizers
     critic_optimizer: Any
 
-    @property
-    def learns_repeatedly(self) -> bool:
-        """Whether several trainings can follow one another in one call: the learning rate is constant."""
-        return self.config.is_constant("learning_rate")
-
     def _apply_schedules(self, clock: Clock) -> None:
         """Set the learning rates."""
         self.actor_optimizer.lr = self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)

@@ -13,7 +13,7 @@ from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
     learn_transitions,
-    mean_results,
+    merge_updates,
     stacked_update_noise,
     trainings_of,
 )
@@ -55,6 +55,12 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         saved = {**named, "target": self.target, "temperature": self.temperature}
         super().__init__({**named, **self.temperature.optimizers}, {"critic": self.target}, saved)
 
+    @property
+    def learns_repeatedly(self) -> bool:
+        """Whether several trainings can follow one another in one call, with the same settings."""
+        is_own = type(self)._learn is NativeSACLearner._learn
+        return is_own and self.config.is_constant("learning_rate")
+
     def _learn(
         self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
     ) -> Update:
@@ -76,8 +82,11 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
             **self.temperature.settings,
         )
         names = ("critic", "actor", "temperature", "q_mean", "entropy", "alpha", "grad_norm")
-        metrics = mean_results(results, dict(zip(names, METRIC_NAMES, strict=True)))
-        return self._add_metrics(build_update(batch, metrics, errors, trainings))
+        updates = []
+        for result in results:
+            metrics = {metric: result[name] for name, metric in zip(names, METRIC_NAMES, strict=True)}
+            updates.append(self._add_metrics(build_update(batch, metrics, errors)))
+        return merge_updates(updates)
 
 
 class NativeTemperature:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from rlox._core import OffPolicyEngine, ReplayIteration
@@ -10,7 +9,7 @@ from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
     learn_transitions,
-    mean_results,
+    merge_updates,
     stacked_update_noise,
     trainings_of,
 )
@@ -51,6 +50,12 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         saved_targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(optimizers, targets, {**optimizers, **saved_targets})
 
+    @property
+    def learns_repeatedly(self) -> bool:
+        """Whether several trainings can follow one another in one call, with the same settings."""
+        is_own = type(self)._learn is NativeTD3Learner._learn
+        return is_own and self.config.is_constant("learning_rate")
+
     def _learn(
         self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
     ) -> Update:
@@ -74,17 +79,13 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
             noise_clip=noise_clip,
             alpha=self._bc_alpha,
         )
-        names = dict(zip(("critic", "q_mean", "grad_norm"), METRIC_NAMES, strict=True))
-        actor_losses = []
+        updates = []
         for result in results:
             self.actor_loss = result.get("actor", self.actor_loss)
-            if self.actor_loss is not None:
-                actor_losses.append(self.actor_loss)
-        update = self._add_metrics(build_update(batch, mean_results(results, names), errors, trainings))
-        if not actor_losses:
-            return update
-        actor_loss = sum(actor_losses) / len(actor_losses)
-        return replace(update, metrics={**update.metrics, "loss/actor": actor_loss})
+            values = result["critic"], result["q_mean"], result["grad_norm"]
+            metrics = dict(zip(METRIC_NAMES, values, strict=True))
+            updates.append(self._add_metrics(build_update(batch, metrics, errors)))
+        return merge_updates(updates)
 
 
 def build_native(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from helpers.states import assert_same_state, pack_state
 from rlox import set_num_threads
 from rlox._core import Explorer, ReplayIteration
 from rlox.algorithms import DDPG, DQN, SAC, TD3
+from rlox.algorithms.td3 import native as td3_native
 from rlox.callbacks import Callback
 from rlox.errors import ConfigError, NonFiniteError, ShapeError
+from rlox.native import sources
 from rlox.native.sources import NativeReplaySource
 from rlox.sources.replay import ReplaySource
 from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
@@ -89,6 +92,11 @@ def trained(run: Any, steps: int) -> list[tuple[Clock, Progress, Update]]:
     return told
 
 
+def all_metrics(update: Update) -> list[Mapping[str, float]]:
+    """Return the metrics of each training."""
+    return [*update.earlier_metrics, update.metrics]
+
+
 def saved(run: Any, folder: Path) -> dict[str, Any]:
     """Return the whole state, the rows of the buffer, and the last steps and draws."""
     run.save(folder)
@@ -137,6 +145,11 @@ def test_fused_dqn_sac_and_td3_resume_bit_for_bit_from_a_checkpoint(
     assert_same_state(saved(back, tmp_path / "back"), saved(straight, tmp_path / "straight"))
 
 
+@pytest.fixture(autouse=True)
+def calls_may_take_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MAX_CALL_SECONDS", 1e9)
+
+
 @REPEATED
 def test_trainings_in_one_call_equal_trainings_one_by_one_bit_for_bit(
     settings: dict[str, Any], tmp_path: Path
@@ -157,15 +170,13 @@ def test_trainings_in_one_call_equal_trainings_one_by_one_bit_for_bit(
         sums["samples"] = sum(update.samples for *_, update in run_ticks)
         totals.append(sums)
     assert totals[0] == totals[1]
-    updates = iter([update for *_, update in single_ticks if update.count])
-    for *_, update in ticks:
-        for_this_tick = [next(updates) for _ in range(update.trainings if update.count else 0)]
-        for name, mean in update.metrics.items():
-            parts = [part.metrics[name] for part in for_this_tick if name in part.metrics]
-            assert mean == pytest.approx(np.mean(parts), rel=1e-12)
-    assert next(updates, None) is None
-    most = max(update.trainings for *_, update in ticks)
+    metrics, single_metrics = (
+        [all_metrics(update) for *_, update in run_ticks if update.count]
+        for run_ticks in (ticks, single_ticks)
+    )
+    assert list(chain(*metrics)) == list(chain(*single_metrics))
     has_equal_steps = settings.get("train_freq", 4) % settings.get("n_envs", 1) == 0
+    most = max(map(len, metrics))
     assert most > 4 if has_equal_steps and "prioritized" not in settings else most == 1
 
 
@@ -198,30 +209,39 @@ def test_callbacks_and_schedules_take_one_training_a_call() -> None:
         ticks: list[Update] = []
         run = TD3(PENDULUM, backend="native", learning_starts=20, net_arch=(8,), **settings)
         run.fit(100, [lambda *tick, ticks=ticks: ticks.append(tick[2])], hook_intervals=())
-        assert max(update.trainings for update in ticks) == most
+        assert max(len(all_metrics(update)) for update in ticks) == most
 
 
-def test_a_diverging_training_is_named_alike_in_a_call_of_many_and_in_one_of_its_own() -> None:
-    messages = []
+def test_an_update_that_fails_is_named_alike_in_a_call_of_many_trainings_and_in_one_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = td3_native.stacked_update_noise
+
+    def with_nan(seed: int, batch: Any, clock: Clock, trainings: int = 1) -> Any:
+        noise = draw(seed, batch, clock, trainings=trainings)
+        if clock.updates <= 9 < clock.updates + trainings:
+            noise.reshape(trainings, -1)[9 - clock.updates] = np.nan
+        return noise
+
+    monkeypatch.setattr(td3_native, "stacked_update_noise", with_nan)
+    messages, updates = [], []
     for intervals in ((), (1,)):
-        run = made({"algo": TD3, "env_id": PENDULUM, "learning_rate": 3e8, "max_grad_norm": None})
-        with pytest.raises(NonFiniteError) as raised:
-            run.fit(640, [lambda *_: None], hook_intervals=intervals)
+        run = made({"algo": TD3, "env_id": PENDULUM})
+        with pytest.raises(NonFiniteError, match=r"in the update 9 \(env_steps 100\)") as raised:
+            run.fit(4_000, [lambda *_: None], hook_intervals=intervals)
         messages.append(str(raised.value))
-        with pytest.warns(UserWarning, match="in the middle of an update"):
-            run.stop("checked")
-            run._resume_status.warn(run.clock.now, PENDULUM)
+        updates.append(run.clock.updates)
+        assert run.source.is_mid_update
     assert messages[0] == messages[1]
-    assert "in the update " in messages[0]
+    assert updates == [2, 9]  # the first two trainings have calls of their own
 
 
-def test_steps_that_fail_in_a_later_training_of_a_call_are_located_and_dropped(
+def test_steps_that_fail_in_a_later_training_of_a_call_end_the_run_after_complete_trainings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = made({"algo": TD3, "env_id": PENDULUM, "learning_starts": 20})
     run.fit(36, hook_intervals=())
-    start, n_rows = run.source.vector_steps, len(run.source.replay_sampler.buffer)
-    n_updates = run.learner.critic_optimizer.steps
+    start, n_rows, n_updates = run.clock.now, len(run.source.replay_sampler.buffer), run.clock.updates
     draw_ahead = run.source.exploration.draw_ahead
 
     def with_nan(step: int, actions: Any, elapsed: Any) -> Any:
@@ -230,12 +250,34 @@ def test_steps_that_fail_in_a_later_training_of_a_call_are_located_and_dropped(
         return noise
 
     monkeypatch.setattr(run.source.exploration, "draw_ahead", with_nan)
+    ticks: list[Clock] = []
     with pytest.raises(NonFiniteError, match=rf"actions is not finite in environment 0 .*{start + 10}\)"):
-        run.fit(640, hook_intervals=())
-    assert run.source.vector_steps == start + 8
+        run.fit(640, [lambda clock, *_: ticks.append(clock)], hook_intervals=())
+    assert [clock.now for clock in ticks] == [start + 8]
+    assert run.source.vector_steps == run.clock.now == start + 8
     assert len(run.source.replay_sampler.buffer) == n_rows + 8
-    assert run.learner.critic_optimizer.steps == n_updates + 2
+    assert run.learner.critic_optimizer.steps == run.clock.updates == n_updates + 2
+    assert not run.source.is_mid_update
+    assert np.isnan(run.source.last_batch()["steps_actions"]).sum() == 1
+
+
+def test_an_error_after_the_last_training_of_a_call_drops_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = made({"algo": TD3, "env_id": PENDULUM, "learning_starts": 20})
+    run.fit(36, hook_intervals=())
+    iterate, steps = run.learner.iterate, run.source.vector_steps
+
+    def failing(*arguments: Any) -> Update:
+        iterate(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.learner, "iterate", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run.fit(100, hook_intervals=())
+    assert run.source.vector_steps > steps + 4
+    assert run.source.tracker.lengths[0] == run.source.vector_steps  # the episode goes on
     assert run.source.is_mid_update
+    monkeypatch.undo()
+    assert run.fit(120, hook_intervals=()).now == 120
 
 
 @pytest.mark.parametrize("algo", [DQN, SAC, TD3])

@@ -157,6 +157,23 @@ def test_a_preset_of_the_base_is_refused_where_the_plugin_has_one_of_its_own(
     assert yaml.safe_load(cli(*command, "tuned=sac/Pendulum-v1").out)["total_steps"] == 20_000
 
 
+def test_a_plugin_takes_the_presets_of_its_nearest_base(cli: Cli, install: Install) -> None:
+    text = DERIVED.replace("DROPS", "{}").replace("OWN", "").replace("SACConfig", "TQCConfig")
+    install("derived-tqc", {"algo.sac_l2": "derived_sac:PLUGIN"}, {"derived_sac.py": text})
+    made = [
+        yaml.safe_load(cli("train", *command, "--cfg", "job").out)
+        for command in (
+            ("algo=tqc", "env=Pendulum-v1"),
+            ("algo=sac_l2", "env=Pendulum-v1"),
+            ("algo=sac_l2", "env=Pendulum-v1", "tuned=tqc/Pendulum-v1"),
+        )
+    ]
+    shared = {key: made[0]["algo"][key] for key in ("train_freq", "gradient_steps", "use_sde", "net_arch")}
+    for run in made[1:]:
+        assert {key: run["algo"][key] for key in shared} == shared
+        assert run["total_steps"] == made[0]["total_steps"]
+
+
 def test_a_plugin_is_imported_when_it_is_named_and_never_else(cli: Cli, install: Install) -> None:
     points = {
         "algo.mine": "mine:A",

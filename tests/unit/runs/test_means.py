@@ -41,12 +41,3 @@ def test_means_go_on_where_they_were_saved() -> None:
     for means in (one, other):
         means.add({"loss": 0.7})
     assert one.row() == other.row()
-
-
-def test_means_over_several_trainings_weigh_as_many() -> None:
-    single, together = MetricMeans(), MetricMeans()
-    for value in (1.0, 2.0, 6.0, 8.0):
-        single.add({"loss": value})
-    together.add({"loss": 3.0}, count=3)
-    together.add({"loss": 8.0})
-    assert single.row() == together.row() == {"loss": 4.25}

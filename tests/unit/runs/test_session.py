@@ -139,6 +139,7 @@ def test_several_trainings_in_a_call_leave_the_rows_and_checkpoints_of_single_tr
         "eval": {"every": 110, "episodes": 2},
         "checkpoint": {"every": 90, "keep": 10},
     }
+    monkeypatch.setattr(sources, "MAX_CALL_SECONDS", 1e9)
     ticks: dict[str, list[int]] = {"several": [], "single": []}
     for name, most in (("several", 16), ("single", 1)):
         monkeypatch.setattr(sources, "MAX_CALL_BATCHES", most)
@@ -147,11 +148,7 @@ def test_several_trainings_in_a_call_leave_the_rows_and_checkpoints_of_single_tr
         Session(made, tmp_path / name, on_progress=lambda at, name=name: ticks[name].append(at.now)).run()
     assert len(ticks["several"]) < len(ticks["single"]) / 4
     several, single = (without_timings(rows(tmp_path / name / "metrics.jsonl")) for name in ticks)
-    assert [list(row) for row in several] == [list(row) for row in single]
-    for row, single_row in zip(several, single, strict=True):
-        assert [value is None for value in row.values()] == [value is None for value in single_row.values()]
-        numbers = {name: value for name, value in single_row.items() if value is not None}
-        assert {name: row[name] for name in numbers} == pytest.approx(numbers, rel=1e-9)
+    assert several == single
     saved_steps = [
         [
             read_checkpoint(path).clock["env_steps"]

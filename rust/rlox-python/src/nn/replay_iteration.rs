@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use pyo3::exceptions::PyBaseException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -79,6 +80,8 @@ struct CallStatus {
     learned: usize,
     /// Duration of learning in seconds.
     learning_seconds: f64,
+    /// The error that ended the call after complete trainings.
+    error: Option<PyErr>,
 }
 
 #[pymethods]
@@ -139,8 +142,11 @@ impl PyReplayIteration {
     /// `learn` with these arguments. With several trainings the ninth argument, `noise`, has a leading
     /// axis `[trainings]`, and `first` counts on from training to training.
     ///
+    /// If the steps of a training fail after complete ones, the call ends without an exception: `error`
+    /// has it.
+    ///
     /// Returns:
-    ///     The result of `learn` for each training.
+    ///     The result of `learn` for each complete training.
     ///
     /// Raises:
     ///     ShapeError: an array has another shape or dtype, or shares memory with another argument.
@@ -159,9 +165,17 @@ impl PyReplayIteration {
         let engine = self.explorer.get().engine.bind(py);
         let mut results = Vec::with_capacity(self.trainings);
         for training in 0..self.trainings {
-            let (first_step, ended) = self.collect(py, &replay, training)?;
+            let collected = self.collect(py, &replay, training);
             {
                 let mut status = self.lock_status();
+                let (first_step, ended) = match collected {
+                    Ok(collected) => collected,
+                    Err(error) if training > 0 => {
+                        status.error = Some(error);
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
                 status.ended.append(first_step, ended);
                 status.stored += 1;
             }
@@ -187,6 +201,12 @@ impl PyReplayIteration {
     #[getter]
     fn stored(&self) -> usize {
         self.lock_status().stored
+    }
+
+    /// The exception that ended the last call after complete trainings, or None.
+    #[getter]
+    fn error(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
+        self.lock_status().error.as_ref().map(|error| error.value(py).clone().unbind())
     }
 
     /// Number of complete trainings of the last call. If it is smaller than `stored`, an error of that
@@ -264,7 +284,7 @@ impl PyReplayIteration {
         let step_noise = noise.len() / n_acted.max(1);
         let first_noise = first_step.saturating_sub(self.given) * step_noise;
         let noise = noise.get(first_noise..first_noise + (steps - n_preset_steps) * step_noise);
-        let noise = noise.unwrap_or_default();
+        let noise = noise.ok_or_else(|| Error::internal("the noise of a training")).or_raise(py)?;
         let (mut columns, mut running) = out.parts();
         let mut columns = columns.part((training, self.trainings), n).or_raise(py)?;
         let ended = with_write_lock(py, shared_envs, ALWAYS_RELEASE, |envs| {
