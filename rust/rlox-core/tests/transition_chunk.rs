@@ -184,7 +184,7 @@ fn a_chunk_collected_in_parts_equals_the_whole_chunk() {
         let expected = columns.collect(&mut envs, None).unwrap();
         let count = 5;
         let (mut totals, mut steps) = (vec![0.0; N], vec![0; N]);
-        let mut ends = RolloutEnds::default();
+        let mut rollout_ends = RolloutEnds::default();
         for i in 0..count {
             let mut running = RunningEpisodes { totals: &mut totals, steps: &mut steps };
             let mut whole = in_parts.view(id == "Pendulum-v1");
@@ -192,11 +192,11 @@ fn a_chunk_collected_in_parts_equals_the_whole_chunk() {
             let first_step = i * T / count;
             let later =
                 part.collect(&mut other_envs, &mut PartPolicy(first_step), None, &mut running).unwrap();
-            ends.append(first_step, later);
+            rollout_ends.append(first_step, later);
         }
         (in_parts.totals, in_parts.steps) = (totals, steps);
         assert!(columns == in_parts, "{id}");
-        assert_eq!(ends, expected);
+        assert_eq!(rollout_ends, expected);
     }
     let (_, mut columns) = start_envs("CartPole-v1");
     for (i, count) in [(0, 0), (0, 7), (5, 5)] {
