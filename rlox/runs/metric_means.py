@@ -19,11 +19,12 @@ class MetricMeans:
         self._sums: dict[str, float] = {}
         self._counts: dict[str, int] = {}
 
-    def add(self, metrics: Mapping[str, float]) -> None:
-        """Add the metrics of one training."""
-        for name, value in metrics.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-            self._counts[name] = self._counts.get(name, 0) + 1
+    def add(self, *trainings: Mapping[str, float]) -> None:
+        """Add the metrics of one training or several."""
+        for metrics in trainings:
+            for name, value in metrics.items():
+                self._sums[name] = self._sums.get(name, 0.0) + value
+                self._counts[name] = self._counts.get(name, 0) + 1
 
     def row(self) -> dict[str, float | None]:
         """Return the means since the last call, and reset."""

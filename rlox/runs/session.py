@@ -219,8 +219,7 @@ class Session:
         return self.algorithm.stop_reason == PRUNED
 
     def _tick(self, clock: Clock, progress: Progress, update: Update) -> None:
-        for metrics in (*update.earlier_metrics, update.metrics):
-            self._metric_means.add(metrics)
+        self._metric_means.add(*update.earlier_metrics, update.metrics)
         self._journal.write_episodes(progress.episodes)
         save_videos(self.run_dir, progress.episodes)
         is_due, is_finished = DueCheck(self._previous_step, clock.now), not clock.units_left
