@@ -389,10 +389,10 @@ class ReplayIteration:
     def __new__(cls, explorer: Explorer, envs: VecEnv, buffer: ReplayBuffer | PrioritizedReplayBuffer, batch: dict[str, Any], parameters: ArrayLike, obs: NDArray[np.float32], next_obs: NDArray[np.float32], actions: NDArray[Any], rewards: NDArray[np.float64], terminated: NDArray[np.bool_], truncated: NDArray[np.bool_], totals: NDArray[np.float64], lengths: NDArray[np.int64], noise: ArrayLike | None=None, bounds: tuple[ArrayLike, ArrayLike] | None=None, *, given: int, n_step: int, gamma: float, trainings: int=1) -> ReplayIteration:
         ...
 
-    def learn(self, *args: Any, **kwargs: Any) -> list[dict[str, float]]:
-        """For each training collects its steps, stores them and draws batches, then calls the engine's
-        `learn` with these arguments. With several trainings the ninth argument, `noise`, has a leading
-        axis `[trainings]`, and `first` counts on from training to training.
+    def learn(self, learned: Mapping[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.int64]]], targets: Mapping[str, NDArray[np.floating[Any]]], obs: ArrayLike, actions: ArrayLike, rewards: ArrayLike, next_obs: ArrayLike, discounts: ArrayLike, errors: NDArray[np.floating[Any]], noise: ArrayLike | None=None, weights: ArrayLike | None=None, *, first: int=0, adam_eps: float=1e-08, **settings: float | bool | str | None) -> list[dict[str, float]]:
+        """For each training collects its steps, stores them and draws batches, then learns as
+        `OffPolicyEngine.learn` does with these arguments. With several trainings `noise` has a leading axis
+        `[trainings]`, and `first` is the number of the first batch of the first training.
 
         If the steps of a training fail after complete ones, the call ends without an exception: `error`
         has it.

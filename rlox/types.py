@@ -167,6 +167,7 @@ class FusedUpdate:
 
     update: Update
     seconds: float  # time spent learning
+    error: BaseException | None = None  # raised after the hooks of `update`; later steps of the call failed
 
 
 class Minibatch(NamedTuple):
@@ -382,11 +383,18 @@ def update_label(batch: Transitions[Any], clock: Clock, earlier_trainings: int =
 
 
 def build_update(
-    batch: Transitions[Any], metrics: Mapping[str, float], errors: NDArray[np.floating[Any]] | None
+    batch: Transitions[Any],
+    metrics: Mapping[str, float],
+    errors: NDArray[np.floating[Any]] | None,
+    earlier_metrics: tuple[Mapping[str, float], ...] = (),
 ) -> Update:
-    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows."""
-    samples = math.prod(batch.rewards.shape)
-    if batch.weights is None or errors is None:
-        return Update(metrics, len(batch), samples)
-    priorities = np.abs(errors.ravel()).astype(np.float64)
-    return Update(metrics, len(batch), samples, {"priorities": priorities}, batch.indices.ravel())
+    """Return the `Update` for these batches; absolute `errors` `[n, B]` become priorities of the rows.
+
+    `earlier_metrics` are those of earlier trainings of the same size.
+    """
+    trainings, columns, indices = 1 + len(earlier_metrics), {}, None
+    if batch.weights is not None and errors is not None:
+        columns = {"priorities": np.abs(errors.ravel()).astype(np.float64)}
+        indices = batch.indices.ravel()
+    count, samples = trainings * len(batch), trainings * math.prod(batch.rewards.shape)
+    return Update(metrics, count, samples, columns, indices, earlier_metrics)

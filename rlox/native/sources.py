@@ -78,9 +78,8 @@ class FusedReplayLearner(Protocol):
 
     native: NativeQPolicy | NativeSquashedPolicy | NativeDeterministicPolicy
 
-    @property
-    def learns_repeatedly(self) -> bool:
-        """Whether several trainings can follow one another in one call, with the same settings."""
+    def steps_to_change(self, env_steps: int) -> int:
+        """Return after how many steps settings change, if a call begins with the training at `env_steps`."""
 
     def iterate(self, iteration: ReplayIteration, batch: Transitions[Array], clock: Clock) -> Update:
         """Make the steps of `iteration`, draw `batch` into its arrays and learn from it."""
@@ -103,14 +102,10 @@ class NativeReplaySource(ReplaySource):
         super().__init__(*arguments)
         self.learner = learner
         self._training_seconds = math.inf  # of the last call, for each training
-        self._deferred_error: BaseException | None = None  # of a call that returned complete trainings
 
     def next(self, clock: Clock) -> tuple[Transitions[Any] | FusedUpdate | None, Progress]:
         """Collect, and learn from the first due batches in the same call if that is possible."""
         self.is_mid_update = False
-        error, self._deferred_error = self._deferred_error, None
-        if error is not None:
-            raise error
         n_steps, core = self._steps_ahead(clock), self._native_core()
         n_due = self._batches_due(self.env_steps, self.env_steps + n_steps * self.env.n_envs)
         if self._pending_batches or not n_due or core is None:
@@ -129,11 +124,11 @@ class NativeReplaySource(ReplaySource):
         The call ends where hooks are due. Rows with priorities take one training a call: each changes how
         the next batches are drawn. So do steps that an interrupted call left unreported.
         """
-        is_uniform = self.replay_sampler.batches_at_once is None
-        if not (self.learner.learns_repeatedly and is_uniform) or self._unreported_steps:
+        if self.replay_sampler.batches_at_once is not None or self._unreported_steps:
             return 1
         n: int = n_steps * self.env.n_envs  # environment steps of a training
-        most = min(MAX_CALL_BATCHES // n_due, MAX_TICK_ROWS // n_steps, -(-clock.units_to_hooks // n))
+        units_to_end = min(clock.units_to_hooks, self.learner.steps_to_change(self.env_steps + n))
+        most = min(MAX_CALL_BATCHES // n_due, MAX_TICK_ROWS // n_steps, -(-units_to_end // n))
         most = min(most, int(MAX_CALL_SECONDS / max(self._training_seconds, 1e-6)))
         if clock.units_left:
             most = min(most, clock.units_left // n)
@@ -186,8 +181,8 @@ class NativeReplaySource(ReplaySource):
         if update is None:
             assert error is not None
             raise error
-        self._deferred_error, self._training_seconds = error, iteration.seconds / iteration.learned
-        return FusedUpdate(update, iteration.seconds)
+        self._training_seconds = iteration.seconds / iteration.learned
+        return FusedUpdate(update, iteration.seconds, error)
 
     def _count_steps(self, n_steps: int, ended_episodes: EndedEpisodes | None) -> None:
         """Count `n_steps` stored steps and their episodes."""

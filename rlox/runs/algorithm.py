@@ -219,8 +219,9 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
 
         `hooks` are called when the count passes a multiple of one of `hook_intervals`, or more often.
         """
-        intervals = (1,) if self._callback_runner.is_used else tuple(hook_intervals if hooks else ())
-        self.clock = replace(self.clock, hook_intervals=intervals)
+        intervals = [check_integer(EvalConfig, "every", every, "hook_intervals") for every in hook_intervals]
+        intervals = [1] if self._callback_runner.is_used else intervals if hooks else []
+        self.clock = replace(self.clock, hook_intervals=tuple(intervals))
         with self._resume_status.lock_training(type(self).__name__, self.components.is_torch_run):
             return self._run_loop(total_steps, hooks)
 

@@ -133,8 +133,9 @@ def fit(
         started = time.perf_counter()
         batch, progress = source.next(clock)
         collected = time.perf_counter()
+        error = None
         if isinstance(batch, FusedUpdate):
-            update, collected = batch.update, collected - batch.seconds
+            update, collected, error = batch.update, collected - batch.seconds, batch.error
         elif batch is None:
             update = NO_UPDATE
         else:
@@ -146,6 +147,8 @@ def fit(
         clock = clock.tick(progress, update)
         for hook in hooks:
             hook(clock, progress, update)
+        if error is not None:
+            raise error
     return clock
 
 

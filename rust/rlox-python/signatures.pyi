@@ -254,7 +254,31 @@ class ReplayIteration:
         gamma: float,
         trainings: int = ...,
     ) -> ReplayIteration: ...
-    def learn(self, *args: Any, **kwargs: Any) -> list[dict[str, float]]: ...
+    def learn(
+        self,
+        learned: Mapping[
+            str,
+            tuple[
+                NDArray[np.floating[Any]],
+                NDArray[np.floating[Any]],
+                NDArray[np.floating[Any]],
+                NDArray[np.int64],
+            ],
+        ],
+        targets: Mapping[str, NDArray[np.floating[Any]]],
+        obs: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_obs: ArrayLike,
+        discounts: ArrayLike,
+        errors: NDArray[np.floating[Any]],
+        noise: ArrayLike | None = ...,
+        weights: ArrayLike | None = ...,
+        *,
+        first: int = ...,
+        adam_eps: float = ...,
+        **settings: float | bool | str | None,
+    ) -> list[dict[str, float]]: ...
     @property
     def trainings(self) -> int: ...
     @property

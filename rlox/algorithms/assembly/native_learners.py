@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,8 @@ __all__ = [
     "NativeLearner",
     "NativeReplayLearner",
     "learn_transitions",
-    "merge_updates",
     "rollout_explained_variance",
     "stacked_update_noise",
-    "trainings_of",
     "valid_rows",
 ]
 
@@ -81,6 +79,10 @@ class NativeReplayLearner(ABC):
     """
 
     native: Any  # set by the subclass: the policy, whose engine computes the updates
+    config: Any  # of the algorithm
+    # Whether `_learn` of this class also learns from a call of several trainings. A class with a `_learn` of
+    # its own declares it itself.
+    learns_repeatedly: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -90,10 +92,13 @@ class NativeReplayLearner(ABC):
     ) -> None:
         self._optimizers, self._targets, self._parts = optimizers, targets, parts
 
-    @property
-    def learns_repeatedly(self) -> bool:
-        """Whether several trainings can follow one another in one call, with the same settings."""
-        return False
+    def steps_to_change(self, env_steps: int) -> int:
+        """Return after how many steps settings or targets change outside the engine, if a call begins with
+        the training at `env_steps`; at least 1.
+        """
+        owner = next(cls for cls in type(self).__mro__ if "_learn" in vars(cls))
+        is_repeated = vars(owner).get("learns_repeatedly", False)
+        return sys.maxsize if is_repeated and self.config.is_constant("learning_rate") else 1
 
     def update(self, batch: Transitions[Any], clock: Clock) -> Update:
         """Take one step for each batch, in one call of the engine; subclasses override `_learn`."""
@@ -138,43 +143,31 @@ class NativeReplayLearner(ABC):
             part.restore(state["optimizer"][name])
 
 
-def trainings_of(engine: OffPolicyEngine | ReplayIteration) -> int:
-    """Return the number of trainings that a call of `engine.learn` makes."""
-    return engine.trainings if isinstance(engine, ReplayIteration) else 1
-
-
-def merge_updates(updates: Sequence[Update]) -> Update:
-    """Return the updates of successive trainings as one."""
-    *earlier, last = updates
-    if not earlier:
-        return last
-    count, samples = (sum(numbers) for numbers in zip(*((u.count, u.samples) for u in updates), strict=True))
-    return replace(last, count=count, samples=samples, earlier_metrics=tuple(u.metrics for u in earlier))
-
-
 def learn_transitions(
     engine: OffPolicyEngine | ReplayIteration,
     batch: Transitions[Any],
     clock: Clock,
     optimizers: Mapping[str, NativeOptimizer],
     targets: Mapping[str, NativeTargetNetwork],
-    noise: A | None = None,
+    draw_noise: Callable[[int], A] | None = None,
     **settings: Any,
 ) -> tuple[list[dict[str, float]], NDArray[np.float32]]:
     """Let the engine learn from each batch; return the results of each training, and the error of each row.
 
-    The errors `[k, rows]` are those of the last training. With an iteration of several trainings, `noise` has
-    a leading axis for these.
+    The errors `[k, rows]` are those of the last training. `draw_noise` gets the number of trainings; with
+    several, the noise has a leading axis for these.
     `optimizers` and `targets` have the engine's names of the networks, which `_core.OffPolicyEngine` lists
     with the settings of each algorithm. All optimizers have the same epsilon.
     """
+    iteration = engine if isinstance(engine, ReplayIteration) else None
     errors = np.empty(batch.rewards.shape, np.float32)
 
     def label() -> str:
-        return update_label(batch, clock, engine.learned if isinstance(engine, ReplayIteration) else 0)
+        return update_label(batch, clock, iteration.learned if iteration else 0)
 
+    noise = draw_noise(iteration.trainings if iteration else 1) if draw_noise else None
     with label_errors(label), LearnedVectors(optimizers) as learned:
-        results = engine.learn(
+        results: Any = engine.learn(
             learned,
             {name: target.vector for name, target in targets.items()},
             np.asarray(batch.obs),
@@ -189,7 +182,7 @@ def learn_transitions(
             adam_eps=next(iter(optimizers.values())).eps,
             **settings,
         )
-    return [results] if isinstance(results, dict) else results, errors
+    return results if iteration else [results], errors
 
 
 def stacked_update_noise(

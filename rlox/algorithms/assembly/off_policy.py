@@ -64,9 +64,13 @@ class ReplayLearnerMixin:
         """Set the learning rates."""
         self.actor_optimizer.lr = self.critic_optimizer.lr = self.config.at("learning_rate", clock.remaining)
 
+    def _own_metrics(self) -> dict[str, float]:
+        """Return the metrics besides those of the losses: the learning rate."""
+        return {"train/learning_rate": self.actor_optimizer.lr}
+
     def _add_metrics(self, update: Update) -> Update:
-        """Add the learning rate to the update's metrics."""
-        return replace(update, metrics={**update.metrics, "train/learning_rate": self.actor_optimizer.lr})
+        """Add `_own_metrics` to the update's metrics."""
+        return replace(update, metrics={**update.metrics, **self._own_metrics()})
 
 
 @dataclass(frozen=True)

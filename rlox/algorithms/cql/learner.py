@@ -128,14 +128,12 @@ class CQLLearner(SACLearner):
         decay_factor = clock.remaining if self.config.anneal_lr and is_rate_constant else 1.0
         self.actor_optimizer.lr = decay_factor * self.config.at("actor_learning_rate", clock.remaining)
 
-    def _add_metrics(self, update: Update) -> Update:
-        """Add the learning rates of critics and actor to the update's metrics."""
-        result = super()._add_metrics(update)
-        learning_rates = {
+    def _own_metrics(self) -> dict[str, float]:
+        """Return the learning rates of critics and actor."""
+        return {
             "train/learning_rate": self.critic_optimizer.lr,
             "train/actor_learning_rate": self.actor_optimizer.lr,
         }
-        return replace(result, metrics={**result.metrics, **learning_rates})
 
     def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         update = super()._learn(batch, first_update, label)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Protocol
 
 from rlox.configs import DQNConfig
 from rlox.training.loop import Stateful
-from rlox.types import Clock, Update
+from rlox.types import Clock
 
 __all__ = ["METRIC_NAMES", "DQNLearnerMixin", "scheduled_epsilon"]
 
@@ -62,13 +61,13 @@ class DQNLearnerMixin:
                 tau if n_new_updates == 1 else 1.0 - (1.0 - tau) ** n_new_updates
             )
 
-    def _add_metrics(self, update: Update, env_steps: int, clock: Clock) -> Update:
-        """Add the learning rate and, without noisy networks, epsilon to the update's metrics."""
-        metrics = {**update.metrics, "train/learning_rate": self.optimizer.lr}
+    def _own_metrics(self, env_steps: int, clock: Clock) -> dict[str, float]:
+        """Return the metrics besides those of the loss: the learning rate and, unless noisy, epsilon."""
+        metrics = {"train/learning_rate": self.optimizer.lr}
         if not self.config.noisy:
             elapsed = min(env_steps / (clock.horizon or 1), 1.0)
             metrics["policy/epsilon"] = scheduled_epsilon(self.config, elapsed)
-        return replace(update, metrics=metrics)
+        return metrics
 
 
 def scheduled_epsilon(config: DQNConfig, elapsed: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -57,7 +58,7 @@ class DQNLearner(DQNLearnerMixin, ActorCriticLearner[QPolicy]):
         self._apply_schedules(batch.env_steps, clock)
         device_batch = batch.to(self.optimizer.vector.device)
         update = self._learn(device_batch, clock.updates, update_label(batch, clock))
-        return self._add_metrics(update, batch.env_steps, clock)
+        return replace(update, metrics={**update.metrics, **self._own_metrics(batch.env_steps, clock)})
 
     def _learn(self, batch: Transitions, number: int, label: str) -> Update:
         """Take one step for each batch; the first one is batch `number` of the run."""

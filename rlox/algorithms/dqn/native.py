@@ -28,6 +28,8 @@ __all__ = ["NativeDQNLearner", "build_native"]
 class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
     """Native counterpart of `DQNLearner`: results differ by rounding only; states are interchangeable."""
 
+    learns_repeatedly = True
+
     def __init__(self, native: NativeQPolicy, config: DQNConfig) -> None:
         self.native, self.config = native, config
         parameters, lr = native.parameter_vectors[""], config.initial("learning_rate")
@@ -36,6 +38,11 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         targets, saved = {"q": self.target_network}, {"adam": self.optimizer, "target": self.target_network}
         super().__init__({"q": self.optimizer}, targets, saved)
 
+    def steps_to_change(self, env_steps: int) -> int:
+        """Return also after how many steps the target network is updated."""
+        every = self.config.target_update_interval
+        return min(super().steps_to_change(env_steps), every - env_steps % every)
+
     def _learn(
         self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
     ) -> Update:
@@ -43,7 +50,7 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
         self.native.check()
         self._apply_schedules(batch.env_steps, clock)
         config = self.config
-        (result,), errors = learn_transitions(
+        results, errors = learn_transitions(
             engine,
             batch,
             clock,
@@ -54,9 +61,12 @@ class NativeDQNLearner(DQNLearnerMixin, NativeReplayLearner):
             double=config.double_dqn,
             loss=config.loss,
         )
-        values = result["loss"], result["q_mean"], result["grad_norm"]
-        update = build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors)
-        return self._add_metrics(update, batch.env_steps, clock)
+        metrics, steps_between = [], batch.env_steps - clock.env_steps
+        for training, result in enumerate(results):
+            values = result["loss"], result["q_mean"], result["grad_norm"]
+            own_metrics = self._own_metrics(batch.env_steps + training * steps_between, clock)
+            metrics.append(dict(zip(METRIC_NAMES, values, strict=True)) | own_metrics)
+        return build_update(batch, metrics[-1], errors, tuple(metrics[:-1]))
 
 
 def build_native(

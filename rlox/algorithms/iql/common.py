@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from rlox.configs import IQLConfig
-from rlox.types import Clock, Update
+from rlox.types import Clock
 
 __all__ = ["METRIC_NAMES", "IQLLearnerMixin"]
 
@@ -37,10 +36,9 @@ class IQLLearnerMixin:
         cosine_factor = 0.5 * (1.0 + math.cos(math.pi * progress)) if self.config.cosine_actor else 1.0
         self.actor_optimizer.lr = self.critic_optimizer.lr * cosine_factor
 
-    def _add_metrics(self, update: Update) -> Update:
-        """Add the learning rates to the update's metrics."""
-        rates = {
+    def _own_metrics(self) -> dict[str, float]:
+        """Return the metrics besides those of the losses: the learning rates."""
+        return {
             "train/learning_rate": self.critic_optimizer.lr,
             "train/actor_learning_rate": self.actor_optimizer.lr,
         }
-        return replace(update, metrics={**update.metrics, **rates})

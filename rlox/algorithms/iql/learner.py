@@ -50,7 +50,7 @@ class IQLLearner(IQLLearnerMixin, ActorCriticLearner[IQLPolicy]):
         update = learn_each(batch, lambda i: self._step(batch, i), METRIC_NAMES, label)
         for optimizer in (self.actor_optimizer, self.critic_optimizer, self.value_optimizer):
             require_finite_parameters(self.policy, optimizer.vector, label)
-        return self._add_metrics(Update(update.metrics, update.count, update.samples))
+        return Update({**update.metrics, **self._own_metrics()}, update.count, update.samples)
 
     def _step(self, batch: Transitions, i: int) -> tuple[Tensor, Tensor]:
         """Update as in algorithm 1; return the metrics `METRIC_NAMES` and absolute TD errors `[B]`."""

@@ -63,7 +63,8 @@ class NativeIQLLearner(IQLLearnerMixin, NativeReplayLearner):
         )
         names = ("critic", "value", "actor", "q_mean", "v_mean", "weight", "grad_norm")
         values = (result[name] for name in names)
-        return self._add_metrics(build_update(batch, dict(zip(METRIC_NAMES, values, strict=True)), errors))
+        metrics = dict(zip(METRIC_NAMES, values, strict=True)) | self._own_metrics()
+        return build_update(batch, metrics, errors)
 
 
 def build_native_iql(

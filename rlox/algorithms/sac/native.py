@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
     learn_transitions,
-    merge_updates,
     stacked_update_noise,
-    trainings_of,
 )
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents, ReplayLearnerMixin
 from rlox.algorithms.sac.common import METRIC_NAMES, resolve_target_entropy
@@ -40,6 +39,7 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
     """Native counterpart of `SACLearner`: results differ by rounding only; states are interchangeable."""
 
     config: SACConfig
+    learns_repeatedly = True
 
     def __init__(
         self, native: NativeSquashedPolicy, config: SACConfig, target_entropy: float, seed: int
@@ -55,26 +55,24 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
         saved = {**named, "target": self.target, "temperature": self.temperature}
         super().__init__({**named, **self.temperature.optimizers}, {"critic": self.target}, saved)
 
-    @property
-    def learns_repeatedly(self) -> bool:
-        """Whether several trainings can follow one another in one call, with the same settings."""
-        is_own = type(self)._learn is NativeSACLearner._learn
-        return is_own and self.config.is_constant("learning_rate")
-
     def _learn(
         self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
     ) -> Update:
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
         self.native.check()
-        config, trainings = self.config, trainings_of(engine)
+        config = self.config
+
+        def draw_noise(trainings: int) -> NDArray[np.float32]:
+            return stacked_update_noise(self._seed, batch, clock, draws=2, trainings=trainings)
+
         results, errors = learn_transitions(
             engine,
             batch,
             clock,
             self._optimizers,
             self._targets,
-            stacked_update_noise(self._seed, batch, clock, draws=2, trainings=trainings),
+            draw_noise,
             learning_rate=self.actor_optimizer.lr,
             max_grad_norm=config.max_grad_norm,
             tau=config.tau,
@@ -82,11 +80,12 @@ class NativeSACLearner(ReplayLearnerMixin, NativeReplayLearner):
             **self.temperature.settings,
         )
         names = ("critic", "actor", "temperature", "q_mean", "entropy", "alpha", "grad_norm")
-        updates = []
-        for result in results:
-            metrics = {metric: result[name] for name, metric in zip(names, METRIC_NAMES, strict=True)}
-            updates.append(self._add_metrics(build_update(batch, metrics, errors)))
-        return merge_updates(updates)
+        own_metrics = self._own_metrics()
+        metrics = [
+            dict(zip(METRIC_NAMES, (result[name] for name in names), strict=True)) | own_metrics
+            for result in results
+        ]
+        return build_update(batch, metrics[-1], errors, tuple(metrics[:-1]))
 
 
 class NativeTemperature:

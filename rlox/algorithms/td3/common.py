@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from rlox.algorithms.assembly.off_policy import ReplayLearnerMixin
 from rlox.configs import TD3BCConfig
 from rlox.configs.td3 import DeterministicConfig
-from rlox.types import Update
 
 __all__ = ["METRIC_NAMES", "TD3LearnerMixin", "TD3LikeConfig"]
 
@@ -29,11 +27,11 @@ class TD3LearnerMixin(ReplayLearnerMixin):
     config: TD3LikeConfig
     actor_loss: float | None = None  # mean over the last update with actor steps
 
-    def _add_metrics(self, update: Update) -> Update:
-        result = super()._add_metrics(update)
-        if self.actor_loss is None:
-            return result
-        return replace(result, metrics={**result.metrics, "loss/actor": self.actor_loss})
+    def _own_metrics(self) -> dict[str, float]:
+        metrics = super()._own_metrics()
+        if self.actor_loss is not None:
+            metrics["loss/actor"] = self.actor_loss
+        return metrics
 
     def state(self) -> dict[str, Any]:
         """Return the learner's state with the last actor loss."""

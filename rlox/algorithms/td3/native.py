@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rlox._core import OffPolicyEngine, ReplayIteration
 from rlox.algorithms.assembly.encoding import EncoderSpec
 from rlox.algorithms.assembly.native_learners import (
     NativeReplayLearner,
     learn_transitions,
-    merge_updates,
     stacked_update_noise,
-    trainings_of,
 )
 from rlox.algorithms.assembly.off_policy import OffPolicyComponents
 from rlox.algorithms.td3.common import METRIC_NAMES, TD3LearnerMixin, TD3LikeConfig
@@ -35,6 +36,7 @@ __all__ = ["NativeTD3Learner", "build_native"]
 class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
     """Native counterpart of `TD3Learner`: results differ by rounding only; states are interchangeable."""
 
+    learns_repeatedly = True
     _bc_alpha: float | None = None  # weight of the value loss of TD3+BC
 
     def __init__(self, native: NativeDeterministicPolicy, config: TD3LikeConfig, seed: int) -> None:
@@ -50,12 +52,6 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         saved_targets = {"target_actor": self.target_actor, "target_critic": self.target_critic}
         super().__init__(optimizers, targets, {**optimizers, **saved_targets})
 
-    @property
-    def learns_repeatedly(self) -> bool:
-        """Whether several trainings can follow one another in one call, with the same settings."""
-        is_own = type(self)._learn is NativeTD3Learner._learn
-        return is_own and self.config.is_constant("learning_rate")
-
     def _learn(
         self, engine: OffPolicyEngine | ReplayIteration, batch: Transitions[Any], clock: Clock
     ) -> Update:
@@ -63,14 +59,17 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
         self._apply_schedules(clock)
         self.native.check()
         config, (delay, noise_std, noise_clip) = self.config, self.config.td3_settings
-        trainings = trainings_of(engine)
+
+        def draw_noise(trainings: int) -> NDArray[np.float32]:
+            return stacked_update_noise(self._seed, batch, clock, trainings=trainings)
+
         results, errors = learn_transitions(
             engine,
             batch,
             clock,
             self._optimizers,
             self._targets,
-            stacked_update_noise(self._seed, batch, clock, trainings=trainings) if noise_std else None,
+            draw_noise if noise_std else None,
             learning_rate=self.actor_optimizer.lr,
             max_grad_norm=config.max_grad_norm,
             tau=config.tau,
@@ -79,13 +78,12 @@ class NativeTD3Learner(TD3LearnerMixin, NativeReplayLearner):
             noise_clip=noise_clip,
             alpha=self._bc_alpha,
         )
-        updates = []
+        metrics = []
         for result in results:
             self.actor_loss = result.get("actor", self.actor_loss)
             values = result["critic"], result["q_mean"], result["grad_norm"]
-            metrics = dict(zip(METRIC_NAMES, values, strict=True))
-            updates.append(self._add_metrics(build_update(batch, metrics, errors)))
-        return merge_updates(updates)
+            metrics.append(dict(zip(METRIC_NAMES, values, strict=True)) | self._own_metrics())
+        return build_update(batch, metrics[-1], errors, tuple(metrics[:-1]))
 
 
 def build_native(

@@ -32,7 +32,7 @@ pub(crate) struct PyExplorer {
     pub(super) explorer: Shared<Explorer>,
     pub(super) sizes: Sizes,
     /// The engine with the networks.
-    pub(super) engine: Py<PyAny>,
+    pub(super) engine: Py<PyOffPolicyEngine>,
 }
 
 #[pymethods]
@@ -49,18 +49,19 @@ impl PyExplorer {
         if !(deviation_f32.is_finite() && deviation_f32 >= 0.0) {
             return Err(Error::config("deviation", deviation, "a finite number >= 0")).or_raise(py);
         }
-        let typed = engine.cast::<PyOffPolicyEngine>().ok().map(Bound::get);
-        let Some((typed, ByPrecision::Single(shared))) = typed.map(|typed| (typed, &typed.engine)) else {
+        let typed = engine.cast::<PyOffPolicyEngine>().ok();
+        let Some((typed, ByPrecision::Single(shared))) = typed.map(|typed| (typed, &typed.get().engine))
+        else {
             let expected = "expected an OffPolicyEngine of precision f32";
             let message = format!("engine is {}, {expected}", coerce::short_repr(engine));
             return Err(errors::new(py, ErrorClass::Config, message));
         };
         let (network, exploration) =
             with_read_lock(py, shared, ALWAYS_RELEASE, |engine| engine.exploration(deviation_f32))?;
-        let (obs_dim, len) = (typed.obs_dim, typed.vector_len(network).unwrap_or(0));
+        let (obs_dim, len) = (typed.get().obs_dim, typed.get().vector_len(network).unwrap_or(0));
         let explorer = Explorer::new(exploration);
         let sizes = Sizes { obs_dim, size: explorer.action_dim(), len };
-        Ok(Self { explorer: Shared::new(explorer), sizes, engine: engine.clone().unbind() })
+        Ok(Self { explorer: Shared::new(explorer), sizes, engine: typed.clone().unbind() })
     }
 
     /// Chooses actions.

@@ -166,7 +166,7 @@ impl PyOffPolicyEngine {
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "the public signature")]
-    fn learn<'py>(
+    pub(super) fn learn<'py>(
         &self,
         py: Python<'py>,
         learned: &Bound<'py, PyDict>,

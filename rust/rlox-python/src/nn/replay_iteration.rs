@@ -4,9 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::exceptions::PyBaseException;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyDict;
 use rlox_core::Error;
 use rlox_core::buffer::NStep;
 use rlox_core::rollout::{ActionBounds, RolloutEnds};
@@ -17,13 +16,10 @@ use super::explorer::{PyExplorer, noise_slice};
 use super::steps_out::StepsOut;
 use crate::buffer::ReplayBufferRef;
 use crate::convert::arg;
+use crate::convert::coerce::OptionalArg;
 use crate::detach::{ALWAYS_RELEASE, with_write_lock};
 use crate::env::PyVecEnv;
 use crate::errors::OrRaise;
-
-/// The positions of observations and noise among the arguments of `OffPolicyEngine.learn`.
-const OBS_INDEX: usize = 2;
-const NOISE_INDEX: usize = 8;
 
 /// Collects steps, stores them and learns from batches of the buffer, for one training or several, in
 /// one call. The results equal those of `Explorer.collect`, `push_batch`, `sample` and the engine's
@@ -138,9 +134,9 @@ impl PyReplayIteration {
         })
     }
 
-    /// For each training collects its steps, stores them and draws batches, then calls the engine's
-    /// `learn` with these arguments. With several trainings the ninth argument, `noise`, has a leading
-    /// axis `[trainings]`, and `first` counts on from training to training.
+    /// For each training collects its steps, stores them and draws batches, then learns as
+    /// `OffPolicyEngine.learn` does with these arguments. With several trainings `noise` has a leading axis
+    /// `[trainings]`, and `first` is the number of the first batch of the first training.
     ///
     /// If the steps of a training fail after complete ones, the call ends without an exception: `error`
     /// has it.
@@ -153,16 +149,33 @@ impl PyReplayIteration {
     ///     ConfigError: the buffer has another type, the environments have another kind of actions, or
     ///         the steps do not divide among the trainings.
     ///     NonFiniteError: a collected column, a loss, gradient or parameter is NaN or infinite.
-    #[pyo3(signature = (*args, **kwargs))]
+    #[pyo3(
+        signature = (
+            learned, targets, obs, actions, rewards, next_obs, discounts, errors, noise=None, weights=None, *,
+            first=0, adam_eps=1e-8, **settings
+        )
+    )]
+    #[expect(clippy::too_many_arguments, reason = "the public signature")]
     fn learn<'py>(
         &self,
         py: Python<'py>,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        learned: &Bound<'py, PyDict>,
+        targets: &Bound<'py, PyDict>,
+        obs: &Bound<'py, PyAny>,
+        actions: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+        next_obs: &Bound<'py, PyAny>,
+        discounts: &Bound<'py, PyAny>,
+        errors: &Bound<'py, PyAny>,
+        noise: OptionalArg<'_, 'py>,
+        weights: OptionalArg<'_, 'py>,
+        #[pyo3(from_py_with = arg::integer::first)] first: u64,
+        #[pyo3(from_py_with = arg::number::adam_eps)] adam_eps: f64,
+        settings: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Vec<Bound<'py, PyDict>>> {
         *self.lock_status() = CallStatus::default();
         let replay = ReplayBufferRef::from_python(self.buffer.bind(py))?;
-        let engine = self.explorer.get().engine.bind(py);
+        let engine = self.explorer.get().engine.get();
         let mut results = Vec::with_capacity(self.trainings);
         for training in 0..self.trainings {
             let collected = self.collect(py, &replay, training);
@@ -180,9 +193,24 @@ impl PyReplayIteration {
                 status.stored += 1;
             }
             replay.sample(self.batch.bind(py), self.n_step)?;
-            let (args, kwargs) = self.arguments_of(training, args, kwargs)?;
+            let noise = noise.map(|noise| self.noise_of(training, noise)).transpose()?;
             let start = Instant::now();
-            let result = engine.call_method(intern!(py, "learn"), args, kwargs.as_ref());
+            let result = engine.learn(
+                py,
+                learned,
+                targets,
+                obs,
+                actions,
+                rewards,
+                next_obs,
+                discounts,
+                errors,
+                noise.as_ref(),
+                weights,
+                first + (training * obs.len()?) as u64,
+                adam_eps,
+                settings,
+            );
             let mut status = self.lock_status();
             status.learning_seconds += start.elapsed().as_secs_f64();
             results.push(result?);
@@ -234,28 +262,9 @@ impl PyReplayIteration {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the arguments of the engine's `learn` in this training.
-    fn arguments_of<'py>(
-        &self,
-        training: usize,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<(Bound<'py, PyTuple>, Option<Bound<'py, PyDict>>)> {
-        let py = args.py();
-        if self.trainings == 1 {
-            return Ok((args.clone(), kwargs.cloned()));
-        }
-        let args_list = args.to_list();
-        if let Ok(noise) = args_list.get_item(NOISE_INDEX)
-            && !noise.is_none()
-        {
-            args_list.set_item(NOISE_INDEX, noise.get_item(training)?)?;
-        }
-        let kwargs = kwargs.map_or_else(|| Ok(PyDict::new(py)), PyDictMethods::copy)?;
-        let first: usize = kwargs.get_item("first")?.map_or(Ok(0), |first| first.extract())?;
-        let n_batches = args_list.get_item(OBS_INDEX)?.len()?;
-        kwargs.set_item("first", first + training * n_batches)?;
-        Ok((args_list.to_tuple(), Some(kwargs)))
+    /// Returns the noise of this training.
+    fn noise_of<'py>(&self, training: usize, noise: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if self.trainings == 1 { Ok(noise.clone()) } else { noise.get_item(training) }
     }
 
     /// Steps the environments for this training and stores the steps. Nobody else uses the environments
