@@ -1,10 +1,10 @@
 //! Matrix products.
 //!
-//! This is the only module of the crate with unsafe code, and the call of `matrixmultiply` is the
-//! only unsafe block: it takes pointers. It is sound because [`multiply`] continues only if the
-//! sizes fit one another and the slice of each matrix has all of its numbers, in row-major order or
-//! as the transpose of it. So every address that is used lies within its slice, and the result is
-//! borrowed exclusively.
+//! Products of float32 are computed by `kernel`, all others, and those on CPUs without its vectors, by
+//! `matrixmultiply`, with the same bits. Both take pointers; no other module of the crate has unsafe
+//! code. Their calls are sound because [`Number::multiply`] continues only if the sizes fit one another
+//! and the slice of each matrix has all of its numbers, in row-major order or as the transpose of it. So
+//! every address that is used lies within its slice, and the result is borrowed exclusively.
 //!
 //! A number of the result depends on its row of a, its column of b and the CPU, not on the number
 //! of other rows and columns.
@@ -14,6 +14,9 @@ use std::ops::Range;
 
 use rlox_core::math::Float;
 use rlox_core::{Error, Result};
+
+#[cfg(target_arch = "x86_64")]
+use super::kernel;
 
 /// float32 or float64, with the operations that networks need.
 pub trait Number: Float {
@@ -63,9 +66,9 @@ impl<'a, F> Matrix<'a, F> {
 
     /// Returns the distance from a number to the next row and to the next column; None unless the
     /// slice has the numbers of all rows, and no more if the matrix has all columns.
-    fn strides(&self) -> Option<(isize, isize)> {
+    fn strides(&self) -> Option<(usize, usize)> {
         let (n, width) = if self.transposed { (self.columns, self.rows) } else { (self.rows, self.columns) };
-        let stride = isize::try_from(self.stride).ok()?;
+        isize::try_from(self.stride).ok()?;
         let len = self.values.len();
         let fits = if width == self.stride {
             n.checked_mul(width) == Some(len)
@@ -74,12 +77,12 @@ impl<'a, F> Matrix<'a, F> {
                 n.checked_sub(1).map_or(Some(0), |last| last.checked_mul(self.stride)?.checked_add(width));
             width < self.stride && end.is_some_and(|end| end <= len)
         };
-        fits.then_some(if self.transposed { (1, stride) } else { (stride, 1) })
+        fits.then_some(if self.transposed { (1, self.stride) } else { (self.stride, 1) })
     }
 }
 
 macro_rules! impl_number {
-    ($type:ty, $gemm:path) => {
+    ($type:ty, $gemm:path, $product_of_cpu:path) => {
         impl Number for $type {
             #[inline]
             fn sqrt(self) -> Self {
@@ -90,31 +93,36 @@ macro_rules! impl_number {
                 let (m, k, n) = (a.rows, a.columns, b.columns);
                 let out = Matrix::new(&*c, m, n);
                 let strides = (a.strides(), b.strides(), out.strides());
-                let (Some((ra, ca)), Some((rb, cb)), Some((rc, cc)), true) =
+                let (Some(a_strides), Some(b_strides), Some(_), true) =
                     (strides.0, strides.1, strides.2, k == b.rows)
                 else {
                     return Err(size_error(&a, &b, c.len()));
                 };
-                let beta = if add { 1.0 } else { 0.0 };
+                let operand =
+                    |values: &[Self], (row, column)| Operand { start: values.as_ptr(), row, column };
+                let (a, b) = (operand(a.values, a_strides), operand(b.values, b_strides));
                 // SAFETY: see the head of the module; the strides are those of m k, k n and m n
-                // numbers within their slices, which was checked.
+                // numbers within their slices, which was checked, and the CPU has the vectors.
                 unsafe {
-                    $gemm(
-                        m,
-                        k,
-                        n,
-                        1.0,
-                        a.values.as_ptr(),
-                        ra,
-                        ca,
-                        b.values.as_ptr(),
-                        rb,
-                        cb,
-                        beta,
-                        c.as_mut_ptr(),
-                        rc,
-                        cc,
-                    );
+                    match $product_of_cpu() {
+                        Some(product) if k > 0 => product(a, b, [m, k, n], add, c.as_mut_ptr()),
+                        _ => $gemm(
+                            m,
+                            k,
+                            n,
+                            1.0,
+                            a.start,
+                            a.row.cast_signed(),
+                            a.column.cast_signed(),
+                            b.start,
+                            b.row.cast_signed(),
+                            b.column.cast_signed(),
+                            if add { 1.0 } else { 0.0 },
+                            c.as_mut_ptr(),
+                            n.cast_signed(),
+                            1,
+                        ),
+                    }
                 }
                 Ok(())
             }
@@ -122,8 +130,35 @@ macro_rules! impl_number {
     };
 }
 
-impl_number!(f32, matrixmultiply::sgemm);
-impl_number!(f64, matrixmultiply::dgemm);
+/// A matrix: its first number, and the distances to the next row and to the next column.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<F> {
+    pub(super) start: *const F,
+    pub(super) row: usize,
+    pub(super) column: usize,
+}
+
+/// Computes c = a b, or c + a b if `add`, for a `[m, k]`, b `[k, n]` and c `[m, n]` in row-major order.
+///
+/// # Safety
+/// The CPU has the vectors; the numbers of a and b can be read, and those of c be written.
+pub(super) type Product<F> = unsafe fn(a: Operand<F>, b: Operand<F>, sizes: [usize; 3], add: bool, c: *mut F);
+
+impl_number!(f32, matrixmultiply::sgemm, kernel::product_of_cpu);
+impl_number!(f64, matrixmultiply::dgemm, no_product);
+
+/// Networks of float64 serve comparisons and need no kernel of their own.
+const fn no_product() -> Option<Product<f64>> {
+    None
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod kernel {
+    /// Other CPUs than x86-64 have no kernel yet.
+    pub(super) const fn product_of_cpu() -> Option<super::Product<f32>> {
+        None
+    }
+}
 
 fn size_error<F>(a: &Matrix<'_, F>, b: &Matrix<'_, F>, c: usize) -> Error {
     let describe = |m: &Matrix<'_, F>| format!("{} x {} in {} numbers", m.rows, m.columns, m.values.len());

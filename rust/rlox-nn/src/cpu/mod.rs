@@ -19,6 +19,8 @@ mod heads;
 pub mod init;
 mod iql;
 mod iteration;
+#[cfg(target_arch = "x86_64")]
+mod kernel;
 pub mod losses;
 mod mlp;
 mod off_policy;
