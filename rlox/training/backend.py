@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -213,22 +213,35 @@ def _fastest_backend(config: RunConfig, width: int, rows: int) -> Backend:
     if config.torch_threads > 1:
         threads = f"torch_threads={config.torch_threads}"
         return Backend(TORCH, f"{threads}, and native updates with one thread")
-    cpu, name = cpu_kind(), config.algo.name
-    algorithms = _table().get(cpu, {}).get("algorithms", {})
-    measured = algorithms.get(name)
-    if measured is None:
-        subject = f"native {name}" if algorithms else "native"
-        return Backend(TORCH, f"{subject} was not measured on this kind of CPU ({cpu})")
-    measurement = _find_measurement(measured, width, rows)
-    if measurement is None:
+    cpu, name, table = cpu_kind(), config.algo.name, _table()
+    kinds = [kind for kind in _comparable_kinds(cpu, table) if name in table[kind]["algorithms"]]
+    if not kinds:
+        return Backend(TORCH, f"native {name} was not measured on this kind of CPU ({cpu})")
+    measurements = [_find_measurement(table[kind]["algorithms"][name], width, rows) for kind in kinds]
+    found = [measurement for measurement in measurements if measurement is not None]
+    if len(found) < len(kinds):
         sizes_asked = f"layers {width} wide, {rows:,} rows an update"
         return Backend(TORCH, f"native was not measured at such sizes ({sizes_asked})")
+    measurement = min(found, key=lambda cell: cell["ratio"])  # the least of other kinds: on the safe side
     sizes = f"layers {measurement['width']} wide, {measurement['rows']:,} rows an update"
+    if cpu not in table:
+        sizes += f"; not measured on this kind of CPU ({cpu}), this is the least of {', '.join(kinds)}"
     name = NATIVE if measurement["ratio"] > 1.0 else TORCH
     # environments in Python are no faster with native updates
     if name == NATIVE and not uses_native(config.env):
         return Backend(name, f"its updates were measured to be faster than torch's ({sizes})")
     return Backend(name, f"native was measured at {measurement['ratio']:g} times torch's speed ({sizes})")
+
+
+def _comparable_kinds(cpu: str, table: Mapping[str, Any]) -> list[str]:
+    """Return this kind of CPU if it was measured; else those of its architecture whose vectors it has."""
+    if cpu in table:
+        return [cpu]
+    architecture, vectors, vector_kinds = cpu.split()[0], cpu.split()[-1], list(VECTOR_FLAGS)
+    if vectors not in vector_kinds:
+        return []
+    available = vector_kinds[vector_kinds.index(vectors) :]
+    return [kind for kind in table if kind.split()[0] == architecture and kind.split()[-1] in available]
 
 
 def native_refusal_message(obstacle: str) -> str:
@@ -244,7 +257,8 @@ def cpu_kind() -> str:
 
 CPUINFO = Path("/proc/cpuinfo")
 
-# CPU flags that torch requires for its kernels of each kind (c10/utils/cpuid, x86).
+# CPU flags that torch requires for its kernels of each kind (c10/utils/cpuid, x86); a CPU with the vectors of
+# one kind has those of the kinds below.
 VECTOR_FLAGS = {
     "AVX512": ("avx512f", "avx512bw", "avx512vl", "avx512dq", "fma"),
     "AVX2": ("avx2", "fma"),

@@ -82,8 +82,43 @@ def test_a_kind_of_cpu_that_nobody_measured_learns_with_torch(
 ) -> None:
     monkeypatch.setattr(backend, "cpu_kind", lambda: "riscv64 unknown DEFAULT")
     algorithm = PPO(seed=0, backend="auto", **SMALL_PPO)
-    said = "native was not measured on this kind of CPU (riscv64 unknown DEFAULT)"
+    said = "native ppo was not measured on this kind of CPU (riscv64 unknown DEFAULT)"
     assert algorithm.components.backend == Backend("torch", said)
+    algorithm.close()
+
+
+@pytest.mark.parametrize(
+    ("cpu", "ratio"),
+    [
+        ("x86_64 Vendor AVX512", 2.0),  # the least of both
+        ("x86_64 Vendor AVX2", 3.0),
+        ("x86_64 Other Vendor AVX2", 3.0),
+        ("x86_64 Vendor DEFAULT", None),
+        ("aarch64 Vendor AVX2", None),
+        ("x86_64 Measured AVX512", 2.0),
+    ],
+)
+def test_a_kind_of_cpu_that_nobody_measured_uses_the_least_of_kinds_whose_vectors_it_has(
+    monkeypatch: pytest.MonkeyPatch, cpu: str, ratio: float | None
+) -> None:
+    table = {
+        "x86_64 Measured AVX2": {"algorithms": {"ppo": [cell(1024, 1024, 3.0)]}},
+        "x86_64 Measured AVX512": {"algorithms": {"ppo": [cell(1024, 1024, 2.0)]}},
+        "x86_64 Incomplete AVX2": {"algorithms": {"a2c": [cell(1024, 1024, 0.5)]}},
+        "aarch64 Measured DEFAULT": {"algorithms": {"ppo": [cell(1024, 1024, 0.5)]}},
+    }
+    monkeypatch.setattr(backend, "cpu_kind", lambda: cpu)
+    monkeypatch.setattr(backend, "_table", lambda: table)
+    algorithm = PPO(seed=0, backend="auto", **SMALL_PPO)
+    found = algorithm.components.backend
+    assert found.name == ("torch" if ratio is None else "native")
+    assert (
+        f"{ratio:g} times" in found.reason
+        if ratio
+        else f"not measured on this kind of CPU ({cpu})" in found.reason
+    )
+    is_foreign = "least of x86_64 Measured AVX2" in found.reason
+    assert is_foreign == (ratio is not None and cpu not in table)
     algorithm.close()
 
 
