@@ -53,6 +53,17 @@ def actor_critic_case(name: str, **algo: Any) -> dict[str, Any]:
     return {**run_config, "env": {**run_config["env"], "id": "Pendulum-v1", "normalize_obs": True}}
 
 
+def several_trainings_case() -> dict[str, Any]:
+    """Return a case of TD3 in Rust whose calls make eight trainings, from a log row to the next one."""
+    run_config = actor_critic_case("td3", backend="native", train_freq=8, gradient_steps=1)
+    return {
+        **run_config,
+        "env": {**run_config["env"], "normalize_obs": False},
+        "buffer": {"name": "uniform", "capacity": 600},
+        "algo": {**run_config["algo"], "n_step": 1},
+    }
+
+
 def masked_case() -> dict[str, Any]:
     """Return a case of DQN in an environment that raises at a forbidden action."""
     run_config = replay_case(double_dqn=True)
@@ -143,8 +154,16 @@ CASES = {
     "Native DQN, prioritized": native_case(replay_case()),
     "Native SAC": native_case(actor_critic_case("sac")),
     "Native TD3": native_case(actor_critic_case("td3")),
+    "Native TD3, several trainings a call": several_trainings_case(),
     # The normaliser makes the run collect step by step.
     "Native PPO, normalised": native_case(config(normalize_obs=True)),
     "Native A2C, normalised": short_rollouts("native", normalize_obs=True),
 }
-IN_ONE_CALL = ("Native PPO", "Native A2C", "Native DQN, prioritized", "Native SAC", "Native TD3")
+IN_ONE_CALL = (
+    "Native PPO",
+    "Native A2C",
+    "Native DQN, prioritized",
+    "Native SAC",
+    "Native TD3",
+    "Native TD3, several trainings a call",
+)

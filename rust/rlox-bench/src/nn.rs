@@ -4,7 +4,7 @@ use rlox_core::{Layout, Result};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer, RmsProp};
 use rlox_nn::cpu::{
-    A2cSettings, ActionKind, ActionsTaken, Activation, ActorCritic, Architecture, Matrix, Number,
+    A2cSettings, ActionKind, ActionsTaken, Activation, ActorCritic, Addend, Architecture, Matrix, Number,
     OnPolicyEngine, PpoSettings, RolloutRows,
 };
 
@@ -125,13 +125,13 @@ fn products(width: usize, n: usize) -> Work {
         for _ in 0..2 {
             let rows = Matrix::new(&x, n, OBS_DIM);
             let weight = Matrix::new(&first_weight, width, OBS_DIM).transposed();
-            f32::multiply(rows, weight, true, &mut out)?;
+            f32::multiply(rows, weight, Addend::Result, &mut out)?;
             let hidden_rows = Matrix::new(&hidden, n, width);
             let weight = Matrix::new(&second_weight, width, width);
-            f32::multiply(hidden_rows, weight.transposed(), false, &mut out)?;
-            f32::multiply(hidden_rows.transposed(), hidden_rows, false, &mut second_gradient)?;
-            f32::multiply(hidden_rows, weight, false, &mut input_gradient)?;
-            f32::multiply(hidden_rows.transposed(), rows, false, &mut first_gradient)?;
+            f32::multiply(hidden_rows, weight.transposed(), Addend::Nothing, &mut out)?;
+            f32::multiply(hidden_rows.transposed(), hidden_rows, Addend::Nothing, &mut second_gradient)?;
+            f32::multiply(hidden_rows, weight, Addend::Nothing, &mut input_gradient)?;
+            f32::multiply(hidden_rows.transposed(), rows, Addend::Nothing, &mut first_gradient)?;
         }
         Ok(())
     })

@@ -247,7 +247,8 @@ def test_a_call_of_dqn_ends_where_its_target_network_is_updated() -> None:
 
     run.learner.iterate = count_trainings
     run.fit(200, hook_intervals=())
-    # trainings at 4, 8 (the first without a fused call, the second to measure its time), 12 to 48, 52 to 96, 100 to 148, 152 to 196, 200
+    # the first training, at 4, has no such call; that at 8 shows how long one takes; the others up to 48,
+    # 96, 148, 196 and 200
     assert trainings_of_calls == [1, 10, 12, 13, 12, 1]
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from helpers.sessions import algorithm, rows, without_timings
 from helpers.states import assert_same_state, pack_state
 
+from rlox._core import ReplayIteration
+from rlox.build import resume
 from rlox.native import sources
 from rlox.runs.checkpoint import read_checkpoint, resolve_checkpoint
 from rlox.runs.session import ProgressSnapshot, Session
+from rlox.types import Clock, Update
 
 TRAIN_KEYS = {
     "env_steps", "updates", "seconds", "train/return_mean", "train/length_mean", "train/episodes",
@@ -124,27 +129,24 @@ def test_the_progress_callback_sees_every_tick(tmp_path: Path) -> None:
     assert all(s.steps_per_second > 0 for s in seen)
 
 
+SEVERAL_TRAININGS: dict[str, Any] = {
+    "algo": {"name": "td3", "backend": "native", "learning_starts": 30, "net_arch": [8], "batch_size": 16},
+    "env": {"id": "Pendulum-v1"},
+    "eval": {"every": 110, "episodes": 2},
+    "checkpoint": {"every": 90, "keep": 10},
+    "log": {"every": 70},
+}
+
+
 def test_several_trainings_in_a_call_leave_the_rows_and_checkpoints_of_single_trainings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {
-        "algo": {
-            "name": "td3",
-            "backend": "native",
-            "learning_starts": 30,
-            "net_arch": [8],
-            "batch_size": 16,
-        },
-        "env": {"id": "Pendulum-v1"},
-        "eval": {"every": 110, "episodes": 2},
-        "checkpoint": {"every": 90, "keep": 10},
-    }
     monkeypatch.setattr(sources, "MAX_CALL_SECONDS", 1e9)
     ticks: dict[str, list[int]] = {"several": [], "single": []}
     for name, most in (("several", 16), ("single", 1)):
         monkeypatch.setattr(sources, "MAX_CALL_BATCHES", most)
         (tmp_path / name).mkdir()
-        made = algorithm(470, log={"every": 70}, **settings)
+        made = algorithm(470, **SEVERAL_TRAININGS)
         Session(made, tmp_path / name, on_progress=lambda at, name=name: ticks[name].append(at.now)).run()
     assert len(ticks["several"]) < len(ticks["single"]) / 4
     several, single = (without_timings(rows(tmp_path / name / "metrics.jsonl")) for name in ticks)
@@ -161,3 +163,49 @@ def test_several_trainings_in_a_call_leave_the_rows_and_checkpoints_of_single_tr
     for step in saved_steps[0]:
         states = [read_checkpoint(tmp_path / n / "checkpoints" / f"step-{step:012}").weights for n in ticks]
         assert_same_state(*map(pack_state, states))
+
+
+def test_a_run_stopped_in_a_call_of_several_trainings_resumes_to_the_rows_of_one_never_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "MAX_CALL_SECONDS", 1e9)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    whole.mkdir()
+    stopped.mkdir()
+    made = algorithm(470, **SEVERAL_TRAININGS)
+    Session(made, whole).run()
+    interrupted = algorithm(470, **SEVERAL_TRAININGS)
+    session = Session(interrupted, stopped)
+    learner = cast(Any, interrupted.learner)
+    iterate, trainings = learner.iterate, []
+
+    def stop_in_call(iteration: ReplayIteration, batch: Any, clock: Clock) -> Update:
+        if clock.env_steps > 200:
+            trainings.append(iteration.trainings)
+            session.request_stop("signal")  # as a signal handler does while Rust works
+        return iterate(iteration, batch, clock)
+
+    monkeypatch.setattr(learner, "iterate", stop_in_call)
+    outcome = session.run()
+    assert trainings == [trainings[0]]
+    assert trainings[0] > 1  # the call ends, with all its trainings
+    assert outcome.reason == "signal"
+    assert 200 < outcome.clock.env_steps < 300
+    resumed, saved = resume(stopped, interrupted.config)
+    assert resumed.clock.env_steps == outcome.clock.env_steps
+    Session(resumed, stopped, resume_checkpoint=saved).run()
+    assert without_timings(rows(stopped / "metrics.jsonl")) == without_timings(rows(whole / "metrics.jsonl"))
+    assert rows(stopped / "episodes.jsonl") == rows(whole / "episodes.jsonl")
+    states = [pack_state(read_checkpoint(resolve_checkpoint(folder)).weights) for folder in (whole, stopped)]
+    assert_same_state(*states)
+
+
+def test_a_stop_request_waits_for_about_a_tenth_of_a_second_of_large_updates(tmp_path: Path) -> None:
+    large = {**SEVERAL_TRAININGS["algo"], "net_arch": [256, 256], "batch_size": 256}
+    made = algorithm(470, **{**SEVERAL_TRAININGS, "algo": large})
+    made.fit(40)
+    source, clock = cast(Any, made.source), replace(made.clock, horizon=470, hook_intervals=())
+    for seconds, most in ((0.001, 16), (0.04, 2), (0.2, 1)):
+        source._training_seconds = seconds  # as measured by an earlier call
+        assert source._trainings_ahead(clock, 1, 1) == most
+    made.close()

@@ -16,7 +16,7 @@ use rlox_core::{Error, Layout, Result};
 use rlox_nn::cpu::losses::{ActorCriticLoss, PpoLoss, RolloutColumns, TdLoss};
 use rlox_nn::cpu::optim::{Adam, Optimizer};
 use rlox_nn::cpu::{
-    ActionKind, ActionsTaken, Activation, Architecture, Matrix, Number, PpoSettings, QArchitecture,
+    ActionKind, ActionsTaken, Activation, Addend, Architecture, Matrix, Number, PpoSettings, QArchitecture,
 };
 use rlox_nn::traits::{ActorCritic, Minibatch, QFunction, TdBatch};
 
@@ -273,10 +273,10 @@ impl Work for Products {
     fn run_once(&mut self) -> Result<()> {
         let Sizes { rows, width, .. } = self.sizes;
         let (x, weight) = (Matrix::new(&self.x, rows, width), Matrix::new(&self.weight, width, width));
-        f32::multiply(x, weight.transposed(), false, &mut self.y)?;
+        f32::multiply(x, weight.transposed(), Addend::Nothing, &mut self.y)?;
         let y = Matrix::new(&self.y, rows, width);
-        f32::multiply(y, weight, false, &mut self.to_x)?;
-        f32::multiply(y.transposed(), x, false, &mut self.to_weight)
+        f32::multiply(y, weight, Addend::Nothing, &mut self.to_x)?;
+        f32::multiply(y.transposed(), x, Addend::Nothing, &mut self.to_weight)
     }
 
     fn result(&self) -> Vec<f32> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use multiversion::multiversion;
 use rlox_core::Result;
 
-use super::gemm::{Matrix, Number};
+use super::gemm::{Addend, Matrix, Number};
 
 /// The largest number of outputs of a layer that is computed by dot products, if its inputs fill
 /// vector registers. A matrix product works on blocks of columns, which so few outputs would leave
@@ -14,6 +14,9 @@ const MAX_NARROW_OUTPUTS: usize = 3;
 
 /// The number of partial sums of a dot product.
 const LANES: usize = 16;
+
+/// The number of columns that are summed over the rows at the same time.
+const SUMS: usize = 64;
 
 /// The ranges of a layer's weights and biases in the parameter vector, and its sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,12 +39,9 @@ impl Dense {
             dots(weight, bias, x, y);
             return Ok(());
         }
-        for row in y.chunks_exact_mut(self.outputs) {
-            row.copy_from_slice(bias);
-        }
         let n = y.len() / self.outputs;
         let weight = Matrix::new(weight, self.outputs, self.inputs).transposed();
-        F::multiply(Matrix::new(x, n, self.inputs), weight, true, y)
+        F::multiply(Matrix::new(x, n, self.inputs), weight, Addend::Row(bias), y)
     }
 
     /// Adds the gradient with respect to weights and biases to `gradient`. `to_y` is the gradient with
@@ -55,7 +55,7 @@ impl Dense {
         }
         let n = to_y.len() / self.outputs;
         let to_y = Matrix::new(to_y, n, self.outputs).transposed();
-        F::multiply(to_y, Matrix::new(x, n, self.inputs), true, weight_gradient)
+        F::multiply(to_y, Matrix::new(x, n, self.inputs), Addend::Result, weight_gradient)
     }
 
     /// Computes the gradient with respect to these `columns` of `x` from that with respect to `y`.
@@ -73,7 +73,7 @@ impl Dense {
         }
         let n = to_y.len() / self.outputs;
         let weight = Matrix::of_columns(weight, self.outputs, self.inputs, columns);
-        F::multiply(Matrix::new(to_y, n, self.outputs), weight, false, to_x)
+        F::multiply(Matrix::new(to_y, n, self.outputs), weight, Addend::Nothing, to_x)
     }
 }
 
@@ -113,8 +113,21 @@ fn dots<F: Number>(weight: &[F], bias: &[F], x: &[F], y: &mut [F]) {
 /// Adds every row of `rows` to `sums`.
 #[multiversion(targets("x86_64+avx512f+avx512dq+avx512vl", "x86_64+avx2"))]
 fn add_rows<F: Number>(sums: &mut [F], rows: &[F]) {
-    for row in rows.chunks_exact(sums.len().max(1)) {
-        for (sum, &value) in sums.iter_mut().zip(row) {
+    let width = sums.len().max(1);
+    let (blocks, rest) = sums.as_chunks_mut::<SUMS>();
+    let first_of_rest = blocks.len() * SUMS;
+    for (i, block) in blocks.iter_mut().enumerate() {
+        let mut block_sums = *block; // in registers
+        for row in rows.chunks_exact(width) {
+            let Some(values) = row.as_chunks::<SUMS>().0.get(i) else { continue };
+            for (sum, &value) in block_sums.iter_mut().zip(values) {
+                *sum += value;
+            }
+        }
+        *block = block_sums;
+    }
+    for row in rows.chunks_exact(width) {
+        for (sum, &value) in rest.iter_mut().zip(row.get(first_of_rest..).unwrap_or_default()) {
             *sum += value;
         }
     }

@@ -24,11 +24,27 @@ pub trait Number: Float {
     #[must_use]
     fn sqrt(self) -> Self;
 
-    /// Computes c = a b, or c + a b if `add`.
+    /// Computes c = a b, plus what `addend` says.
     ///
     /// # Errors
     /// [`Error::Internal`] unless the sizes fit.
-    fn multiply(a: Matrix<'_, Self>, b: Matrix<'_, Self>, add: bool, c: &mut [Self]) -> Result<()>;
+    fn multiply(
+        a: Matrix<'_, Self>,
+        b: Matrix<'_, Self>,
+        addend: Addend<'_, Self>,
+        c: &mut [Self],
+    ) -> Result<()>;
+}
+
+/// What is added to a product.
+#[derive(Debug, Clone, Copy)]
+pub enum Addend<'a, F> {
+    /// Nothing; the earlier numbers of the result are overwritten.
+    Nothing,
+    /// The earlier numbers of the result.
+    Result,
+    /// This row, to each row of the product.
+    Row(&'a [F]),
 }
 
 /// A view of a matrix.
@@ -89,40 +105,57 @@ macro_rules! impl_number {
                 self.sqrt()
             }
 
-            fn multiply(a: Matrix<'_, Self>, b: Matrix<'_, Self>, add: bool, c: &mut [Self]) -> Result<()> {
+            fn multiply(
+                a: Matrix<'_, Self>,
+                b: Matrix<'_, Self>,
+                addend: Addend<'_, Self>,
+                c: &mut [Self],
+            ) -> Result<()> {
                 let (m, k, n) = (a.rows, a.columns, b.columns);
                 let out = Matrix::new(&*c, m, n);
                 let strides = (a.strides(), b.strides(), out.strides());
+                let has_row = !matches!(addend, Addend::Row(row) if row.len() != n);
                 let (Some(a_strides), Some(b_strides), Some(_), true) =
-                    (strides.0, strides.1, strides.2, k == b.rows)
+                    (strides.0, strides.1, strides.2, k == b.rows && has_row)
                 else {
                     return Err(size_error(&a, &b, c.len()));
                 };
                 let operand =
                     |values: &[Self], (row, column)| Operand { start: values.as_ptr(), row, column };
                 let (a, b) = (operand(a.values, a_strides), operand(b.values, b_strides));
-                // SAFETY: see the head of the module; the strides are those of m k, k n and m n
-                // numbers within their slices, which was checked, and the CPU has the vectors.
+                if let (Some(product), true) = ($product_of_cpu(), k > 0) {
+                    let out = c.as_mut_ptr();
+                    let addend = match addend {
+                        Addend::Nothing => None,
+                        Addend::Result => Some(Operand { start: out.cast_const(), row: n, column: 1 }),
+                        Addend::Row(row) => Some(Operand { start: row.as_ptr(), row: 0, column: 1 }),
+                    };
+                    // SAFETY: see the head of the module; the strides are those of m k, k n and m n
+                    // numbers within their slices, which was checked, and the CPU has the vectors.
+                    unsafe { product(a, b, [m, k, n], addend, out) };
+                    return Ok(());
+                }
+                if let Addend::Row(row) = addend {
+                    c.chunks_exact_mut(n.max(1)).for_each(|c| c.copy_from_slice(row));
+                }
+                // SAFETY: as above.
                 unsafe {
-                    match $product_of_cpu() {
-                        Some(product) if k > 0 => product(a, b, [m, k, n], add, c.as_mut_ptr()),
-                        _ => $gemm(
-                            m,
-                            k,
-                            n,
-                            1.0,
-                            a.start,
-                            a.row.cast_signed(),
-                            a.column.cast_signed(),
-                            b.start,
-                            b.row.cast_signed(),
-                            b.column.cast_signed(),
-                            if add { 1.0 } else { 0.0 },
-                            c.as_mut_ptr(),
-                            n.cast_signed(),
-                            1,
-                        ),
-                    }
+                    $gemm(
+                        m,
+                        k,
+                        n,
+                        1.0,
+                        a.start,
+                        a.row.cast_signed(),
+                        a.column.cast_signed(),
+                        b.start,
+                        b.row.cast_signed(),
+                        b.column.cast_signed(),
+                        if matches!(addend, Addend::Nothing) { 0.0 } else { 1.0 },
+                        c.as_mut_ptr(),
+                        n.cast_signed(),
+                        1,
+                    );
                 }
                 Ok(())
             }
@@ -138,11 +171,13 @@ pub(super) struct Operand<F> {
     pub(super) column: usize,
 }
 
-/// Computes c = a b, or c + a b if `add`, for a `[m, k]`, b `[k, n]` and c `[m, n]` in row-major order.
+/// Computes c = a b, plus the `addend` `[m, n]` if there is one, for a `[m, k]`, b `[k, n]` and c
+/// `[m, n]` in row-major order. The addend is c itself or shares no memory with it.
 ///
 /// # Safety
-/// The CPU has the vectors; the numbers of a and b can be read, and those of c be written.
-pub(super) type Product<F> = unsafe fn(a: Operand<F>, b: Operand<F>, sizes: [usize; 3], add: bool, c: *mut F);
+/// The CPU has the vectors; the numbers of a, b and the addend can be read, and those of c be written.
+pub(super) type Product<F> =
+    unsafe fn(a: Operand<F>, b: Operand<F>, sizes: [usize; 3], addend: Option<Operand<F>>, c: *mut F);
 
 impl_number!(f32, matrixmultiply::sgemm, kernel::product_of_cpu);
 impl_number!(f64, matrixmultiply::dgemm, no_product);
@@ -191,10 +226,15 @@ mod tests {
             let other = (Matrix::new(&at, k, m).transposed(), Matrix::new(&bt, n, k).transposed());
             for (a, b) in [plain, other, (plain.0, other.1), (other.0, plain.1)] {
                 let mut c = start.clone();
-                f64::multiply(a, b, true, &mut c).unwrap();
+                f64::multiply(a, b, Addend::Result, &mut c).unwrap();
                 assert_eq!(c, expected, "{m} {k} {n}");
+                let bias = numbers(n, 4);
                 let mut c = vec![f64::NAN; m * n];
-                f64::multiply(a, b, false, &mut c).unwrap();
+                f64::multiply(a, b, Addend::Row(&bias), &mut c).unwrap();
+                let with_bias = expected.iter().zip(&start).zip(bias.iter().cycle());
+                assert_eq!(c, with_bias.map(|((e, s), bias)| e - s + bias).collect::<Vec<_>>());
+                let mut c = vec![f64::NAN; m * n];
+                f64::multiply(a, b, Addend::Nothing, &mut c).unwrap();
                 let product: Vec<f64> = expected.iter().zip(&start).map(|(e, s)| e - s).collect();
                 assert_eq!(c, product, "{m} {k} {n}");
             }
@@ -207,10 +247,11 @@ mod tests {
         let (a, b, mut whole) =
             (numbers(rows * depth, 1), numbers(depth * width, 2), vec![0.0; rows * width]);
         let a = Matrix::new(&a, rows, depth);
-        f64::multiply(a, Matrix::new(&b, depth, width), false, &mut whole).unwrap();
+        f64::multiply(a, Matrix::new(&b, depth, width), Addend::Nothing, &mut whole).unwrap();
         for columns in [0..width, 0..2, 3..4, 6..width] {
             let mut part = vec![f64::NAN; rows * columns.len()];
-            f64::multiply(a, Matrix::of_columns(&b, depth, width, &columns), false, &mut part).unwrap();
+            let b = Matrix::of_columns(&b, depth, width, &columns);
+            f64::multiply(a, b, Addend::Nothing, &mut part).unwrap();
             let expected: Vec<f64> =
                 whole.chunks(width).flat_map(|row| row[columns.clone()].to_vec()).collect();
             assert_eq!(part, expected);
@@ -221,11 +262,13 @@ mod tests {
     fn sizes_that_do_not_fit_are_refused_before_an_address_is_used() {
         let (a, b, mut c) = ([0.0_f32; 6], [0.0; 6], [0.0; 4]);
         let error_message = |a: Matrix<'_, f32>, b: Matrix<'_, f32>, c: &mut [f32]| {
-            f32::multiply(a, b, false, c).unwrap_err().to_string()
+            f32::multiply(a, b, Addend::Nothing, c).unwrap_err().to_string()
         };
         let (two, three) = (Matrix::new(&a, 2, 3), Matrix::new(&b, 3, 2));
-        assert!(f32::multiply(two, three, false, &mut c).is_ok());
+        assert!(f32::multiply(two, three, Addend::Row(&[0.0; 2]), &mut c).is_ok());
+        let other_row = f32::multiply(two, three, Addend::Row(&[0.0; 3]), &mut c).unwrap_err().to_string();
         for message in [
+            other_row,
             error_message(two, three.transposed(), &mut c),
             error_message(two, Matrix::new(&b, 3, 3), &mut c),
             error_message(Matrix::new(&a, 2, 4), three, &mut c),

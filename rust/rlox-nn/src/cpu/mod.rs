@@ -43,7 +43,7 @@ pub use dqn::{DqnEngine, DqnSettings, DqnUpdate};
 pub use engine::OnPolicyEngine;
 pub use engines::make_off_policy_engine;
 pub use exploring::{BoundExplorer, Exploration, Explorer};
-pub use gemm::{Matrix, Number};
+pub use gemm::{Addend, Matrix, Number};
 pub use heads::{ActionsTaken, Outputs, draw};
 pub use iql::{IqlEngine, IqlParameters, IqlSettings, IqlUpdate};
 pub use iteration::{Iteration, IterationResult};

@@ -2,7 +2,7 @@
 
 use rlox_core::error::{Result, check_len};
 
-use super::super::gemm::{Matrix, Number};
+use super::super::gemm::{Addend, Matrix, Number};
 use super::gaussian::LOG_ROOT_TAU;
 use super::{HeadMemory, Scores, ToScores};
 
@@ -46,7 +46,7 @@ pub(super) fn score<F: Number>(
     std_squared.extend(log_std.iter().map(|&log_std| (log_std + log_std).exp()));
     deviations.resize(means.len(), F::ZERO);
     let product = (Matrix::new(theta_squared, n, width), Matrix::new(std_squared, width, dim));
-    F::multiply(product.0, product.1, false, deviations)?;
+    F::multiply(product.0, product.1, Addend::Nothing, deviations)?;
     z_scores.resize(means.len(), F::ZERO);
     let (half, constant) = (F::from_f64(0.5), F::from_f64(LOG_ROOT_TAU));
     let rows = means.chunks_exact(dim).zip(actions.chunks_exact(dim));
@@ -96,7 +96,7 @@ pub(super) fn backward<F: Number>(
     }
     slopes.resize(std_squared.len(), F::ZERO);
     let theta = Matrix::new(theta_squared, n, features).transposed();
-    F::multiply(theta, Matrix::new(z_scores, n, dim), false, slopes)?;
+    F::multiply(theta, Matrix::new(z_scores, n, dim), Addend::Nothing, slopes)?;
     for ((sum, &slope), &square) in to_log_std.iter_mut().zip(slopes.iter()).zip(std_squared.iter()) {
         *sum += slope * square;
     }
