@@ -219,15 +219,14 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
 
         `hooks` are called when the count passes a multiple of one of `hook_intervals`, or more often.
         """
-        intervals = [check_integer(EvalConfig, "every", every, "hook_intervals") for every in hook_intervals]
-        intervals = [1] if self._callback_runner.is_used else intervals if hooks else []
-        self.clock = replace(self.clock, hook_intervals=tuple(intervals))
+        asked = tuple(check_integer(EvalConfig, "every", every, "hook_intervals") for every in hook_intervals)
+        intervals = (1,) if self._callback_runner.is_used else asked if hooks else ()
+        self.clock = replace(self.clock, hook_intervals=intervals)
         with self._resume_status.lock_training(type(self).__name__, self.components.is_torch_run):
-            return self._run_loop(total_steps, hooks)
+            return self._run_loop(self.config.total_steps if total_steps is None else total_steps, hooks)
 
-    def _run_loop(self, total_steps: int | None, hooks: Iterable[Hook]) -> Clock:
-        total = self.config.total_steps if total_steps is None else total_steps
-        config = replace(self.config, total_steps=total)
+    def _run_loop(self, total_steps: int, hooks: Iterable[Hook]) -> Clock:
+        config = replace(self.config, total_steps=total_steps)
         require_steps_left(config, self.clock.now)
         self.set_total_steps(config.total_steps)
         self.stop_reason = None

@@ -24,6 +24,9 @@ UNSAFE_RUST = re.compile(r"\bunsafe(?:_code)?\b")
 AUDITED = {
     "rust/rlox-core/src/row_copy.rs",
     "rust/rlox-nn/src/cpu/gemm.rs",
+    "rust/rlox-nn/src/cpu/kernel.rs",
+    "rust/rlox-nn/src/cpu/kernel/tests.rs",
+    "rust/rlox-nn/src/cpu/operand.rs",
     "rust/rlox-python/src/memory/views.rs",
 }
 UNSAFE_LOAD = re.compile(r"\bimport (?:cloud)?pickle|\bfrom (?:cloud)?pickle|torch\.load\(")

@@ -24,6 +24,7 @@ mod kernel;
 pub mod losses;
 mod mlp;
 mod off_policy;
+mod operand;
 pub mod optim;
 mod ppo;
 mod q_network;

@@ -178,19 +178,12 @@ impl PyReplayIteration {
         let engine = self.explorer.get().engine.get();
         let mut results = Vec::with_capacity(self.trainings);
         for training in 0..self.trainings {
-            let collected = self.collect(py, &replay, training);
-            {
-                let mut status = self.lock_status();
-                let (first_step, ended) = match collected {
-                    Ok(collected) => collected,
-                    Err(error) if training > 0 => {
-                        status.error = Some(error);
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                };
-                status.ended.append(first_step, ended);
-                status.stored += 1;
+            match self.collect(py, &replay, training) {
+                Err(error) if training > 0 => {
+                    self.lock_status().error = Some(error);
+                    break;
+                }
+                collected => collected?,
             }
             replay.sample(self.batch.bind(py), self.n_step)?;
             let noise = noise.map(|noise| self.noise_of(training, noise)).transpose()?;
@@ -268,13 +261,8 @@ impl PyReplayIteration {
     }
 
     /// Steps the environments for this training and stores the steps. Nobody else uses the environments
-    /// or the explorer meanwhile. Returns the number of the first step, and the ended episodes.
-    fn collect(
-        &self,
-        py: Python<'_>,
-        replay: &ReplayBufferRef<'_>,
-        training: usize,
-    ) -> PyResult<(usize, RolloutEnds)> {
+    /// or the explorer meanwhile.
+    fn collect(&self, py: Python<'_>, replay: &ReplayBufferRef<'_>, training: usize) -> PyResult<()> {
         let py_explorer = self.explorer.get();
         let sizes = py_explorer.sizes;
         let parameters = sizes.read_parameters(self.parameters.bind(py))?;
@@ -306,6 +294,9 @@ impl PyReplayIteration {
             })?
         });
         out.write_lengths();
-        Ok((first_step, ended?))
+        let mut status = self.lock_status();
+        status.ended.append(first_step, ended?);
+        status.stored += 1;
+        Ok(())
     }
 }
