@@ -106,6 +106,13 @@ def check_integer(cls: type[Any], field: str, value: Any, label: str) -> int:
     return number
 
 
+def check_integers(cls: type[Any], field: str, values: Any, label: str) -> tuple[int, ...]:
+    """Check each number of a list or tuple by the integer field of `cls`; errors call it `label`."""
+    if not isinstance(values, list | tuple):
+        raise ConfigError(f"{label}={values!r:.60}: expected a list or tuple of whole numbers")
+    return tuple(check_integer(cls, field, value, label) for value in values)
+
+
 def require_bools(**arguments: object) -> None:
     """Raise `ConfigError` for arguments that are not bools: any non-empty text would count as true."""
     for name, value in arguments.items():

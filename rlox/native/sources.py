@@ -79,7 +79,9 @@ class FusedReplayLearner(Protocol):
     native: NativeQPolicy | NativeSquashedPolicy | NativeDeterministicPolicy
 
     def steps_to_change(self, env_steps: int) -> int:
-        """Return after how many steps settings change, if a call begins with the training at `env_steps`."""
+        """Return after how many steps settings or targets change outside the engine, if a call begins with
+        the training at `env_steps`; at least 1.
+        """
 
     def iterate(self, iteration: ReplayIteration, batch: Transitions[Array], clock: Clock) -> Update:
         """Make the steps of `iteration`, draw `batch` into its arrays and learn from it."""

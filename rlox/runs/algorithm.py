@@ -13,7 +13,7 @@ from rlox._core import OfflineDatasetBuffer
 from rlox.callbacks import Callback, CallbackRunner, LoggerCallback
 from rlox.configs import EvalConfig, RunConfig, to_plain
 from rlox.configs.advice import rounding_advice
-from rlox.configs.check import check_integer, require_bools
+from rlox.configs.check import check_integer, check_integers, require_bools
 from rlox.configs.params import Code, object_name
 from rlox.configs.schedules import Schedule
 from rlox.devices import is_module, leave_inference_mode, torch_threads
@@ -219,7 +219,7 @@ class Algorithm(ArgumentConstructor, SB3Aliases):
 
         `hooks` are called when the count passes a multiple of one of `hook_intervals`, or more often.
         """
-        asked = tuple(check_integer(EvalConfig, "every", every, "hook_intervals") for every in hook_intervals)
+        asked = check_integers(EvalConfig, "every", hook_intervals, "hook_intervals")
         intervals = (1,) if self._callback_runner.is_used else asked if hooks else ()
         self.clock = replace(self.clock, hook_intervals=intervals)
         with self._resume_status.lock_training(type(self).__name__, self.components.is_torch_run):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -177,7 +177,7 @@ def predict_backend_between(
     for config in configs:
         if (backend := predict_backend(config, observations, actions)).name == TORCH:
             return backend
-    measurements = _table().get(cpu_kind(), {}).get("algorithms", {}).get(configs[0].algo.name, ())
+    measurements = [cell for cells in _measurements(configs[0].algo.name).values() for cell in cells]
     widths = [_max_width(config, observations, actions) for config in configs]
     row_counts = [config.algo.update_rows(config.env.n_envs) for config in configs]
     candidate_widths = _sizes_between(widths, [cell["width"] for cell in measurements])
@@ -213,35 +213,46 @@ def _fastest_backend(config: RunConfig, width: int, rows: int) -> Backend:
     if config.torch_threads > 1:
         threads = f"torch_threads={config.torch_threads}"
         return Backend(TORCH, f"{threads}, and native updates with one thread")
-    cpu, name, table = cpu_kind(), config.algo.name, _table()
-    kinds = [kind for kind in _comparable_kinds(cpu, table) if name in table[kind]["algorithms"]]
-    if not kinds:
+    cpu, name = cpu_kind(), config.algo.name
+    measurements = _measurements(name)
+    if not measurements:
         return Backend(TORCH, f"native {name} was not measured on this kind of CPU ({cpu})")
-    measurements = [_find_measurement(table[kind]["algorithms"][name], width, rows) for kind in kinds]
-    found = [measurement for measurement in measurements if measurement is not None]
-    if len(found) < len(kinds):
+    found = [_find_measurement(cells, width, rows) for cells in measurements.values()]
+    cells = [cell for cell in found if cell is not None]
+    if len(cells) < len(found):
         sizes_asked = f"layers {width} wide, {rows:,} rows an update"
         return Backend(TORCH, f"native was not measured at such sizes ({sizes_asked})")
-    measurement = min(found, key=lambda cell: cell["ratio"])  # the least of other kinds: on the safe side
+    measurement = min(cells, key=lambda cell: cell["ratio"])  # on the safe side
     sizes = f"layers {measurement['width']} wide, {measurement['rows']:,} rows an update"
-    if cpu not in table:
-        sizes += f"; not measured on this kind of CPU ({cpu}), this is the least of {', '.join(kinds)}"
+    other_kinds = [] if cpu in measurements else list(measurements)
+    origin = f", on {' or '.join(other_kinds)}; {cpu} was not measured" if other_kinds else ""
     name = NATIVE if measurement["ratio"] > 1.0 else TORCH
     # environments in Python are no faster with native updates
     if name == NATIVE and not uses_native(config.env):
-        return Backend(name, f"its updates were measured to be faster than torch's ({sizes})")
-    return Backend(name, f"native was measured at {measurement['ratio']:g} times torch's speed ({sizes})")
+        return Backend(name, f"its updates were measured to be faster than torch's ({sizes}){origin}")
+    return Backend(
+        name, f"native was measured at {measurement['ratio']:g} times torch's speed ({sizes}){origin}"
+    )
 
 
-def _comparable_kinds(cpu: str, table: Mapping[str, Any]) -> list[str]:
-    """Return this kind of CPU if it was measured; else those of its architecture whose vectors it has."""
-    if cpu in table:
-        return [cpu]
+def _measurements(name: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the measurements of an algorithm on this kind of CPU; without any, those of comparable kinds.
+
+    These have the same architecture, and this CPU has their vector instructions.
+    """
+    cpu = cpu_kind()
+    measured = {
+        kind: entry["algorithms"][name] for kind, entry in _table().items() if name in entry["algorithms"]
+    }
+    if cpu in measured:
+        return {cpu: measured[cpu]}
     architecture, vectors, vector_kinds = cpu.split()[0], cpu.split()[-1], list(VECTOR_FLAGS)
-    if vectors not in vector_kinds:
-        return []
-    available = vector_kinds[vector_kinds.index(vectors) :]
-    return [kind for kind in table if kind.split()[0] == architecture and kind.split()[-1] in available]
+    available = vector_kinds[vector_kinds.index(vectors) :] if vectors in vector_kinds else []
+    return {
+        kind: cells
+        for kind, cells in measured.items()
+        if kind.split()[0] == architecture and kind.split()[-1] in available
+    }
 
 
 def native_refusal_message(obstacle: str) -> str:

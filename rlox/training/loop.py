@@ -145,8 +145,13 @@ def fit(
         timings.collect += collected - started
         timings.update += time.perf_counter() - collected
         clock = clock.tick(progress, update)
-        for hook in hooks:
-            hook(clock, progress, update)
+        try:
+            for hook in hooks:
+                hook(clock, progress, update)
+        except BaseException as hook_error:
+            if error is not None:
+                raise hook_error from error
+            raise
         if error is not None:
             raise error
     return clock

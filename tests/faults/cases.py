@@ -54,7 +54,7 @@ def actor_critic_case(name: str, **algo: Any) -> dict[str, Any]:
 
 
 def several_trainings_case() -> dict[str, Any]:
-    """Return a case of TD3 in Rust whose calls make eight trainings, from a log row to the next one."""
+    """Return a case of TD3 in Rust whose calls make up to eight trainings, from a log row to the next one."""
     run_config = actor_critic_case("td3", backend="native", train_freq=8, gradient_steps=1)
     return {
         **run_config,

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 A = NDArray[Any]
+# Methods that are called once a call, not for each of its trainings.
+PER_TRAINING = ("_learn", "update", "iterate", "_apply_schedules", "_own_metrics")
 
 
 class NativeLearner:
@@ -80,8 +82,8 @@ class NativeReplayLearner(ABC):
 
     native: Any  # set by the subclass: the policy, whose engine computes the updates
     config: Any  # of the algorithm
-    # Whether `_learn` of this class also learns from a call of several trainings. A class with a `_learn` of
-    # its own declares it itself.
+    # Whether a call can make several trainings. A subclass that overrides one of `PER_TRAINING` gets one
+    # training a call, unless it declares this itself.
     learns_repeatedly: ClassVar[bool] = False
 
     def __init__(
@@ -96,8 +98,9 @@ class NativeReplayLearner(ABC):
         """Return after how many steps settings or targets change outside the engine, if a call begins with
         the training at `env_steps`; at least 1.
         """
-        owner = next(cls for cls in type(self).__mro__ if "_learn" in vars(cls))
-        is_repeated = vars(owner).get("learns_repeatedly", False)
+        names = ("learns_repeatedly", *PER_TRAINING)
+        nearest = next(vars(cls) for cls in type(self).__mro__ if any(name in vars(cls) for name in names))
+        is_repeated = nearest.get("learns_repeatedly", False)
         return sys.maxsize if is_repeated and self.config.is_constant("learning_rate") else 1
 
     def update(self, batch: Transitions[Any], clock: Clock) -> Update:

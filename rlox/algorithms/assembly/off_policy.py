@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,7 +40,7 @@ from rlox.training.backend import BackendSelector
 from rlox.training.components import BuildContext, RunComponents
 from rlox.training.evaluate import Evaluator
 from rlox.training.loop import Learner
-from rlox.types import Clock, Update
+from rlox.types import Clock
 
 if TYPE_CHECKING:  # a run of the native engine imports no torch
     from rlox.policies.base import Policy
@@ -67,10 +67,6 @@ class ReplayLearnerMixin:
     def _own_metrics(self) -> dict[str, float]:
         """Return the metrics besides those of the losses: the learning rate."""
         return {"train/learning_rate": self.actor_optimizer.lr}
-
-    def _add_metrics(self, update: Update) -> Update:
-        """Add `_own_metrics` to the update's metrics."""
-        return replace(update, metrics={**update.metrics, **self._own_metrics()})
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import torch
@@ -86,7 +87,8 @@ class SACLearner(ReplayLearnerMixin, ActorCriticLearner[SACPolicy]):
         """Update actor, critics, temperature and target once per batch."""
         self._apply_schedules(clock)
         batch = batch.to(self.critic_optimizer.vector.device)
-        return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
+        update = self._learn(batch, clock.updates, update_label(batch, clock))
+        return replace(update, metrics={**update.metrics, **self._own_metrics()})
 
     def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         """Take one step for each batch; the first one is update number `first_update` of the run."""

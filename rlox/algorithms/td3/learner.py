@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -60,7 +61,8 @@ class TD3Learner(TD3LearnerMixin, ActorCriticLearner[DeterministicPolicy]):
         """Update the critics once per batch, the actor and the targets every `policy_delay` updates."""
         self._apply_schedules(clock)
         batch = batch.to(self.critic_optimizer.vector.device)
-        return self._add_metrics(self._learn(batch, clock.updates, update_label(batch, clock)))
+        update = self._learn(batch, clock.updates, update_label(batch, clock))
+        return replace(update, metrics={**update.metrics, **self._own_metrics()})
 
     def _learn(self, batch: Transitions, first_update: int, label: str) -> Update:
         """Take one step for each batch; the first one is update number `first_update` of the run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,15 +25,31 @@ from rlox.errors import ConfigError, NonFiniteError, ShapeError
 from rlox.native import sources
 from rlox.native.sources import NativeReplaySource
 from rlox.sources.replay import ReplaySource
+from rlox.training.loop import fit
 from rlox.types import Clock, FusedUpdate, Progress, Transitions, Update
 
 POLE, PENDULUM = "CartPole-v1", "Pendulum-v1"
 SETTINGS: list[dict[str, Any]] = [
     {"algo": DQN, "env_id": POLE, "train_freq": 16, "gradient_steps": 5},
-    {"algo": DQN, "env_id": POLE, "n_envs": 3, "double_dqn": True, "dueling": True, "tau": 0.5},
+    {
+        "algo": DQN,
+        "env_id": POLE,
+        "n_envs": 3,
+        "double_dqn": True,
+        "dueling": True,
+        "tau": 0.5,
+        "target_update_interval": 30,
+    },
     {"algo": DQN, "env_id": POLE, "n_envs": 2, "prioritized": True, "gradient_steps": 3},
-    {"algo": DQN, "env_id": POLE, "n_step": 3, "exploration_eps": "lin_0.9"},
-    {"algo": DQN, "env_id": "Acrobot-v1", "learning_starts": 0, "train_freq": 7},
+    {"algo": DQN, "env_id": POLE, "n_step": 3, "exploration_eps": "lin_0.9", "target_update_interval": 50},
+    {
+        "algo": DQN,
+        "env_id": "Acrobot-v1",
+        "learning_starts": 0,
+        "train_freq": 7,
+        "target_update_interval": 50,
+        "tau": 0.3,
+    },
     {"algo": DQN, "env_id": POLE, "train_freq": 200, "gradient_steps": 70, "buffer_size": 90},
     {"algo": SAC, "env_id": PENDULUM},
     {"algo": SAC, "env_id": PENDULUM, "n_envs": 2, "train_freq": 5, "gradient_steps": 3},
@@ -252,7 +269,42 @@ def test_a_call_of_dqn_ends_where_its_target_network_is_updated() -> None:
     assert trainings_of_calls == [1, 10, 12, 13, 12, 1]
 
 
-@pytest.mark.parametrize("intervals", [(-5,), (0.5,), (float("nan"),), (True,), ("often",)])
+@pytest.mark.parametrize("method", ["_apply_schedules", "_own_metrics", "iterate"])
+def test_a_subclass_with_a_method_of_its_own_for_each_training_gets_one_training_a_call(method: str) -> None:
+    run = made({"algo": SAC, "env_id": PENDULUM})
+    learner = type(run.learner)
+
+    def same(self: Any, *arguments: Any) -> Any:
+        return getattr(learner, method)(self, *arguments)
+
+    for declared, expected in ((None, 1), (False, 1), (True, sys.maxsize)):
+        members: dict[str, Any] = {method: same}
+        members |= {} if declared is None else {"learns_repeatedly": declared}
+        run.learner.__class__ = type("Changed", (learner,), members)
+        assert run.learner.steps_to_change(100) == expected
+    run.learner.__class__ = type("Opted", (learner,), {"learns_repeatedly": False})
+    assert run.learner.steps_to_change(100) == 1
+
+
+def test_an_error_of_later_steps_is_the_cause_of_an_error_of_a_hook() -> None:
+    later = NonFiniteError("steps")
+
+    class Source:
+        def next(self, clock: Clock) -> tuple[FusedUpdate, Progress]:
+            return FusedUpdate(Update(count=1), 0.0, later), Progress(env_steps=1)
+
+        def feedback(self, update: Update) -> None: ...
+
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    source: Any = Source()
+    with pytest.raises(OSError, match="disk full") as raised:
+        fit(source, source, Clock(), done=lambda clock: False, hooks=[fail])
+    assert raised.value.__cause__ is later
+
+
+@pytest.mark.parametrize("intervals", [(-5,), (0.5,), (float("nan"),), (True,), ("often",), 70, "12", None])
 def test_intervals_of_hooks_that_are_no_whole_numbers_are_refused(intervals: Any) -> None:
     run = made({"algo": TD3, "env_id": PENDULUM})
     with pytest.raises(ConfigError, match=r"hook_intervals=.*expected"):

@@ -136,6 +136,11 @@ SEVERAL_TRAININGS: dict[str, Any] = {
     "checkpoint": {"every": 90, "keep": 10},
     "log": {"every": 70},
 }
+SEVERAL_OF_DQN: dict[str, Any] = {
+    **SEVERAL_TRAININGS,
+    "algo": {**SEVERAL_TRAININGS["algo"], "name": "dqn", "target_update_interval": 45, "tau": 0.7},
+    "env": {"id": "CartPole-v1"},
+}
 
 
 def test_several_trainings_in_a_call_leave_the_rows_and_checkpoints_of_single_trainings(
@@ -165,16 +170,17 @@ def test_several_trainings_in_a_call_leave_the_rows_and_checkpoints_of_single_tr
         assert_same_state(*map(pack_state, states))
 
 
+@pytest.mark.parametrize("settings", [SEVERAL_TRAININGS, SEVERAL_OF_DQN], ids=["TD3", "DQN"])
 def test_a_run_stopped_in_a_call_of_several_trainings_resumes_to_the_rows_of_one_never_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "MAX_CALL_SECONDS", 1e9)
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     whole.mkdir()
     stopped.mkdir()
-    made = algorithm(470, **SEVERAL_TRAININGS)
+    made = algorithm(470, **settings)
     Session(made, whole).run()
-    interrupted = algorithm(470, **SEVERAL_TRAININGS)
+    interrupted = algorithm(470, **settings)
     session = Session(interrupted, stopped)
     learner = cast(Any, interrupted.learner)
     iterate, trainings = learner.iterate, []
@@ -200,9 +206,8 @@ def test_a_run_stopped_in_a_call_of_several_trainings_resumes_to_the_rows_of_one
     assert_same_state(*states)
 
 
-def test_a_stop_request_waits_for_about_a_tenth_of_a_second_of_large_updates(tmp_path: Path) -> None:
-    large = {**SEVERAL_TRAININGS["algo"], "net_arch": [256, 256], "batch_size": 256}
-    made = algorithm(470, **{**SEVERAL_TRAININGS, "algo": large})
+def test_the_number_of_trainings_of_a_call_falls_with_their_duration(tmp_path: Path) -> None:
+    made = algorithm(470, **SEVERAL_TRAININGS)
     made.fit(40)
     source, clock = cast(Any, made.source), replace(made.clock, horizon=470, hook_intervals=())
     for seconds, most in ((0.001, 16), (0.04, 2), (0.2, 1)):

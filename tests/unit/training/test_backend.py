@@ -117,8 +117,24 @@ def test_a_kind_of_cpu_that_nobody_measured_uses_the_least_of_kinds_whose_vector
         if ratio
         else f"not measured on this kind of CPU ({cpu})" in found.reason
     )
-    is_foreign = "least of x86_64 Measured AVX2" in found.reason
+    others = "x86_64 Measured AVX2 or x86_64 Measured AVX512" if ratio == 2.0 else "x86_64 Measured AVX2"
+    is_foreign = f", on {others}; {cpu} was not measured" in found.reason
     assert is_foreign == (ratio is not None and cpu not in table)
+    algorithm.close()
+
+
+def test_torch_learns_if_a_comparable_kind_of_cpu_was_not_measured_at_such_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = {
+        "x86_64 One AVX2": {"algorithms": {"ppo": [cell(1024, 1024, 3.0)]}},
+        "x86_64 Other AVX2": {"algorithms": {"ppo": [cell(8, 8, 3.0)]}},
+    }
+    monkeypatch.setattr(backend, "cpu_kind", lambda: "x86_64 New AVX2")
+    monkeypatch.setattr(backend, "_table", lambda: table)
+    algorithm = PPO(seed=0, backend="auto", **SMALL_PPO)
+    assert algorithm.components.backend.name == "torch"
+    assert "not measured at such sizes" in algorithm.components.backend.reason
     algorithm.close()
 
 

@@ -90,6 +90,19 @@ def test_the_prediction_between_two_runs_is_torch_if_any_size_prefers_torch(meas
     assert predict_backend_between(near, OBSERVATIONS, ACTIONS).name == "native"
 
 
+def test_the_prediction_between_two_runs_tries_the_sizes_of_comparable_kinds_of_cpu_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ratios = {64: 3.0, 256: 0.5, 1024: 2.0}  # by width
+    cells = [{"width": width, "rows": 1024, "ratio": ratio} for width, ratio in ratios.items()]
+    monkeypatch.setattr(backend, "_table", lambda: {"x86_64 Measured AVX2": {"algorithms": {"ppo": cells}}})
+    ends = [ppo(net_arch=[64]), ppo(net_arch=[1024])]
+    for cpu in ("x86_64 Measured AVX2", "x86_64 New AVX2", "x86_64 New AVX512"):
+        monkeypatch.setattr(backend, "cpu_kind", lambda cpu=cpu: cpu)
+        assert [predict_backend(end, OBSERVATIONS, ACTIONS).name for end in ends] == ["native", "native"]
+        assert predict_backend_between(ends, OBSERVATIONS, ACTIONS).name == "torch"
+
+
 @pytest.mark.usefixtures("measured")
 def test_native_cannot_learn_a_users_policy() -> None:
     told = native_obstacle(ppo(policy="somewhere:Policy"), OBSERVATIONS, ACTIONS)

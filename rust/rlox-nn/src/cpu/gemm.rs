@@ -1,8 +1,8 @@
 //! Matrix products.
 //!
-//! Products of float32 are computed by `kernel`, all others, and those on CPUs without its vectors, by
-//! `matrixmultiply`, with the same bits. Both take pointers; no other module of the crate has unsafe
-//! code. Their calls are sound because [`Number::multiply`] continues only if the sizes fit one another
+//! `kernel` computes products of float32, and `matrixmultiply` all others, also those on CPUs without the
+//! vectors of `kernel`. Both take pointers; no other module of the crate has unsafe code. Their calls are
+//! sound because [`Number::multiply`] continues only if the sizes fit one another
 //! and the slice of each matrix has all of its numbers, in row-major order or as the transpose of it. So
 //! every address that is used lies within its slice, and the result is borrowed exclusively.
 //!
@@ -115,16 +115,16 @@ macro_rules! impl_number {
                 let (m, k, n) = (a.rows, a.columns, b.columns);
                 let out = Matrix::new(&*c, m, n);
                 let strides = (a.strides(), b.strides(), out.strides());
-                let has_row = !matches!(addend, Addend::Row(row) if row.len() != n);
+                let addend_fits = !matches!(addend, Addend::Row(row) if row.len() != n);
                 let (Some(a_strides), Some(b_strides), Some(_), true) =
-                    (strides.0, strides.1, strides.2, k == b.rows && has_row)
+                    (strides.0, strides.1, strides.2, k == b.rows && addend_fits)
                 else {
                     return Err(size_error(&a, &b, c.len()));
                 };
                 let operand =
                     |values: &[Self], (row, column)| Operand { start: values.as_ptr(), row, column };
                 let (a, b) = (operand(a.values, a_strides), operand(b.values, b_strides));
-                if let (Some(product), true) = ($product_of_cpu(), k > 0) {
+                if let (Some(product), true) = ($product_of_cpu(), k > 0 && !c.is_empty()) {
                     let out = c.as_mut_ptr();
                     let addend = match addend {
                         Addend::Nothing => None,
@@ -189,8 +189,8 @@ fn size_error<F>(a: &Matrix<'_, F>, b: &Matrix<'_, F>, c: usize) -> Error {
 mod tests {
     use super::*;
 
-    fn numbers(n: usize, first: u32) -> Vec<f64> {
-        (0..n).map(|i| f64::from((u32::try_from(i).unwrap() * 37 + first * 11) % 17) - 8.0).collect()
+    fn numbers<F: From<i8>>(n: usize, first: usize) -> Vec<F> {
+        (0..n).map(|i| F::from(i8::try_from((i * 37 + first * 11) % 17).unwrap() - 8)).collect()
     }
 
     #[test]
@@ -222,6 +222,25 @@ mod tests {
                 f64::multiply(a, b, Addend::Nothing, &mut c).unwrap();
                 let product: Vec<f64> = expected.iter().zip(&start).map(|(e, s)| e - s).collect();
                 assert_eq!(c, product, "{m} {k} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_float32_have_the_numbers_of_float64_also_without_rows_or_terms() {
+        for (m, k, n) in [(0, 300, 70), (3, 0, 40), (3, 5, 0), (1, 1, 1), (7, 513, 33), (2, 64, 64)] {
+            let sizes = [m * k, k * n, n, m * n];
+            let [a, b, bias, start] = [1, 2, 3, 4].map(|i| numbers::<f64>(sizes[i - 1], i));
+            let [a32, b32, bias32, start32] = [1, 2, 3, 4].map(|i| numbers::<f32>(sizes[i - 1], i));
+            for (addend, addend32) in [
+                (Addend::Nothing, Addend::Nothing),
+                (Addend::Result, Addend::Result),
+                (Addend::Row(&bias[..]), Addend::Row(&bias32[..])),
+            ] {
+                let (mut c, mut c32) = (start.clone(), start32.clone());
+                f64::multiply(Matrix::new(&a, m, k), Matrix::new(&b, k, n), addend, &mut c).unwrap();
+                f32::multiply(Matrix::new(&a32, m, k), Matrix::new(&b32, k, n), addend32, &mut c32).unwrap();
+                assert_eq!(c32.into_iter().map(f64::from).collect::<Vec<_>>(), c, "{m} {k} {n}");
             }
         }
     }

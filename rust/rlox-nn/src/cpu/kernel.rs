@@ -1,8 +1,9 @@
 //! Products of float32 matrices with the vectors of x86-64 CPUs: AVX-512, or AVX2 with FMA.
 //!
 //! A number of the result is a sum over blocks of [`BLOCK`] terms. Each block is summed in ascending
-//! order by fused multiply-adds, from 0, and then added to the number. `matrixmultiply` sums in the same
-//! order, so the bits are the same; the tests compare them.
+//! order by fused multiply-adds, from 0, and then added to the number. On a CPU with FMA `matrixmultiply`
+//! sums in the same order, so the bits are the same, but for the sign of a zero that underflows; the tests
+//! compare them.
 //!
 //! A tile is a part of the result that stays in registers during the sum: [`avx512::ROWS`] rows and
 //! [`avx512::COLUMNS`] columns, fewer at the edges. For each term a tile reads a number of every row of

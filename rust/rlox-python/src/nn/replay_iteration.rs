@@ -187,6 +187,7 @@ impl PyReplayIteration {
             }
             replay.sample(self.batch.bind(py), self.n_step)?;
             let noise = noise.map(|noise| self.noise_of(training, noise)).transpose()?;
+            let n_earlier = if training == 0 { 0 } else { training * obs.len()? };
             let start = Instant::now();
             let result = engine.learn(
                 py,
@@ -200,7 +201,7 @@ impl PyReplayIteration {
                 errors,
                 noise.as_ref(),
                 weights,
-                first + (training * obs.len()?) as u64,
+                first.saturating_add(n_earlier as u64),
                 adam_eps,
                 settings,
             );
